@@ -1,0 +1,1 @@
+"""Benchmarks of posteriori against its peers: ``python -m benchmarks --help``."""

@@ -1,0 +1,102 @@
+"""The price of one pass: loss and gradient of ours against the two matrix products that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks import records
+from benchmarks.problems import synthetic
+
+SHAPES = (
+    (100_000, 50, 10),
+    (1_000_000, 20, 5),
+    (20_000, 784, 10),
+    (50_000, 100, 100),
+    (20_000, 16, 26),
+    (60_000, 784, 10),
+)
+"""(N, D, K) of the large dense problems; letter and MNIST by their shapes."""
+
+QUICK = ((2_000, 20, 5),)
+WANTED = 1.5
+
+NOTES = f"""\
+Medians of runs by turns in one process. The products are `W @ X.T` and `P @ X` in NumPy, double precision,
+written into arrays that exist already. Goal: the pass costs at most {WANTED:g} times the products."""
+
+
+def our_pass(X: np.ndarray, y: np.ndarray, n_classes: int, threads: int | None) -> Callable[[np.ndarray], object]:
+    """Return the function of the weights (K, D) that makes one loss-and-gradient pass; set-up is untimed."""
+    raise NotImplementedError("the pass of posteriori.models.softmax goes here")
+
+
+def products(X: np.ndarray, n_classes: int) -> Callable[[np.ndarray], object]:
+    """Return the function of the (K, D) weights that makes the two products."""
+    logits = np.empty((n_classes, len(X)))
+    gradient = np.empty((n_classes, X.shape[1]))
+
+    def both(W: np.ndarray) -> np.ndarray:
+        np.matmul(W, X.T, out=logits)
+        return np.matmul(logits, X, out=gradient)
+
+    return both
+
+
+def run(out: Path, *, quick: bool = False) -> None:
+    """Measure every shape with the default number of threads and with one, and write the results."""
+    lines = [compare(shape, threads) for shape in (QUICK if quick else SHAPES) for threads in (None, 1)]
+    stored = records.store(out / "passes.jsonl", lines)
+    header = ("N", "D", "K", "threads", "pass (ms)", "products (ms)", "ratio", "goal")
+    rows = [
+        (
+            *line["shape"],
+            line["threads"] or "default",
+            f"{1e3 * line['pass_seconds']:.3g}",
+            f"{1e3 * line['products_seconds']:.3g}",
+            f"{line['ratio']:.2f}",
+            "yes" if line["ratio"] <= WANTED else "no",
+        )
+        for line in stored
+    ]
+    records.write(out / "passes.md", records.markdown("One pass over the data", NOTES, header, rows))
+
+
+def compare(shape: tuple[int, int, int], threads: int | None) -> dict[str, Any]:
+    """Return the times of the pass and of the products on one shape."""
+    _, n_features, n_classes = shape
+    X, y = synthetic(*shape)
+    W = np.random.default_rng(1).standard_normal((n_classes, n_features)) / np.sqrt(n_features)
+    with nullcontext() if threads is None else threadpool_limits(threads):
+        pair = (our_pass(X, y, n_classes, threads), products(X, n_classes))
+        ours, theirs = by_turns(pair, W)
+    print(f"{shape} threads={threads}: {ours / theirs:.2f}", flush=True)
+    return {
+        "problem": "-".join(map(str, shape)),
+        "shape": shape,
+        "threads": threads,
+        "pass_seconds": ours,
+        "products_seconds": theirs,
+        "ratio": ours / theirs,
+    }
+
+
+def by_turns(functions: tuple[Callable[[np.ndarray], object], ...], W: np.ndarray, seconds: float = 2.0) -> list[float]:
+    """Call the functions by turns for about this long, at least 5 times each; return their median times."""
+    for function in functions:
+        function(W)
+    times: list[list[float]] = [[] for _ in functions]
+    end = perf_counter() + seconds
+    while perf_counter() < end or len(times[0]) < 5:
+        for function, its in zip(functions, times, strict=True):
+            start = perf_counter()
+            function(W)
+            its.append(perf_counter() - start)
+    return [median(its) for its in times]

@@ -1,0 +1,54 @@
+"""posteriori: probabilistic multiclass classification.
+
+Fit a belief about K classes to a table, get probabilities that can be trusted and proof of how close the fit is to its
+optimum. Public names are imported on first use, so that ``import posteriori`` stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "SoftmaxRegression": "posteriori.estimators",
+    "Newton": "posteriori.inference",
+    "LBFGS": "posteriori.inference",
+    "GradientDescent": "posteriori.inference",
+    "StochasticGradient": "posteriori.inference",
+    "Solution": "posteriori.inference",
+    "Status": "posteriori.inference",
+    "ConvergenceWarning": "posteriori.exceptions",
+    "SeparationWarning": "posteriori.exceptions",
+}
+
+__all__ = [
+    "LBFGS",
+    "ConvergenceWarning",
+    "GradientDescent",
+    "Newton",
+    "SeparationWarning",
+    "SoftmaxRegression",
+    "Solution",
+    "Status",
+    "StochasticGradient",
+    "__version__",
+]
+
+if TYPE_CHECKING:
+    from posteriori.estimators import SoftmaxRegression
+    from posteriori.exceptions import ConvergenceWarning, SeparationWarning
+    from posteriori.inference import LBFGS, GradientDescent, Newton, Solution, Status, StochasticGradient
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'posteriori' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,170 @@
+"""Blocks over a matrix in memory, dense or sparse: threads over slices that fit the cache."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from posteriori.data.threads import run_tasks
+
+__all__ = ["MemoryBlocks"]
+
+_BLOCK_BYTES = 4 << 20
+"""Features and logits of one block: about what the second and third cache levels of one core hold."""
+_BLOCK_FLOPS = 8e6
+"""A block worth a thread: below this, handing it over costs more than it saves."""
+_COARSE_ROWS = 8192
+"""Rows of a block for kernels whose result is large."""
+_BUFFER_BYTES = 256 << 20
+"""Most memory for values kept per row between passes."""
+
+
+class MemoryBlocks:
+    """Rows of a matrix in memory.
+
+    Parameters
+    ----------
+    X : ndarray or csr_array, (N, D)
+        Of any real dtype and memory order; one block at a time is converted to float64.
+    Y : ndarray, (N,) labels 0..K-1 or (N, K) probabilities, or None (prediction)
+    c : ndarray (N,) or None
+        Row weights; None when all are one.
+    n_classes : int
+    shift, scale : ndarray (D,) or None
+        Blocks hold (X - shift) * scale (dense X only for the shift).
+    n_threads : int
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        Y: np.ndarray | None,
+        c: np.ndarray | None,
+        n_classes: int,
+        *,
+        shift: np.ndarray | None = None,
+        scale: np.ndarray | None = None,
+        n_threads: int = 1,
+    ) -> None:
+        self.X, self.Y, self.c = X, Y, c
+        self.n_rows, self.n_features = X.shape
+        self.n_classes, self.shift, self.scale, self.n_threads = n_classes, shift, scale, n_threads
+        self.n_passes = 0
+        self.slices = _slices(X, n_classes)
+
+    def _features(self, rows: Any) -> Any:
+        """The rows as float64, shifted and scaled."""
+        X = self.X[rows]
+        if sp.issparse(X):
+            return X if self.scale is None else X @ sp.diags_array(self.scale)
+        if self.shift is not None:
+            X = np.subtract(X, self.shift, dtype=np.float64)
+        elif X.dtype != np.float64:
+            X = X.astype(np.float64)
+        return X if self.scale is None else X * self.scale
+
+    def _block(self, rows: Any) -> tuple[Any, Any, Any]:
+        Y = None if self.Y is None else self.Y[rows]
+        return self._features(rows), Y, None if self.c is None else self.c[rows]
+
+    def map_sum(
+        self,
+        kernel: Callable[..., Any],
+        *params: Any,
+        rows: list[np.ndarray] | None = None,
+        coarse: bool = False,
+    ) -> Any:
+        """Sum of the kernel over the blocks, added in the order of the blocks; `coarse`: over fewer, larger ones."""
+        self.n_passes += 1
+        slices = self.slices
+        if coarse:
+            slices, rows = _merged(slices, rows)
+        total = InOrder()
+
+        def task(i: int) -> None:
+            total.put(i, kernel(*self._block(slices[i]), *params, *(() if rows is None else (rows[i],))))
+
+        run_tasks(task, len(slices), self.n_threads)
+        return total.value
+
+    def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any) -> np.ndarray:
+        """The (n, K) results of ``kernel(X_b, *params)``, which returns (K, n_b), for all rows."""
+        self.n_passes += 1
+        out = np.empty((self.n_rows, self.n_classes))
+
+        def task(i: int) -> None:
+            out[self.slices[i]] = kernel(self._features(self.slices[i]), *params).T
+
+        run_tasks(task, len(self.slices), self.n_threads)
+        return out
+
+    def row_buffers(self, size: int) -> list[np.ndarray] | None:
+        """One (size, n_b) array per block, or None if all of them would take more than 256 MB."""
+        if self.n_rows * size * 8 > _BUFFER_BYTES:
+            return None
+        return [np.empty((size, s.stop - s.start)) for s in self.slices]
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Any, Any, Any]]:
+        """All rows once, in random order, `size` at a time."""
+        self.n_passes += 1
+        order = rng.permutation(self.n_rows)
+        for start in range(0, self.n_rows, size):
+            yield self._block(order[start : start + size])
+
+    def sample(self, n_rows: int, rng: np.random.Generator) -> MemoryBlocks:
+        """`n_rows` random rows; their weights are scaled so that sums estimate those over all rows."""
+        if n_rows >= self.n_rows:
+            return self
+        rows = np.sort(rng.choice(self.n_rows, n_rows, replace=False, shuffle=False))
+        X, Y, c = self._block(rows)
+        c = np.full(n_rows, self.n_rows / n_rows) if c is None else _rescaled(c, self.c.sum())  # type: ignore[union-attr]
+        return MemoryBlocks(X, Y, c, self.n_classes, n_threads=self.n_threads)
+
+
+class InOrder:
+    """A running sum of results that arrive in any order but are added in theirs: few are held at a time."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self._next = 0
+        self._waiting: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def put(self, i: int, value: Any) -> None:
+        with self._lock:
+            self._waiting[i] = value
+            while self._next in self._waiting:
+                value = self._waiting.pop(self._next)
+                self.value = value if self._next == 0 else self.value + value
+                self._next += 1
+
+
+def _merged(slices: list[slice], rows: list[np.ndarray] | None) -> tuple[list[slice], list[np.ndarray] | None]:
+    """Neighbouring slices joined until each has about 8192 rows, with their row values."""
+    size = max(1, _COARSE_ROWS // max(1, slices[0].stop - slices[0].start))
+    groups = [slice(i, i + size) for i in range(0, len(slices), size)]
+    joined = [slice(slices[g][0].start, slices[g][-1].stop) for g in groups]
+    return joined, rows if rows is None or size == 1 else [np.concatenate(rows[g], axis=1) for g in groups]
+
+
+def _rescaled(c: np.ndarray, total: float) -> np.ndarray:
+    return c * (total / c.sum()) if c.any() else c + total / c.size
+
+
+def _slices(X: Any, n_classes: int) -> list[slice]:
+    """Equal slices of the rows, by size alone: the same whatever the number of threads."""
+    N, D = X.shape
+    if sp.issparse(X):
+        # each block's sum is a dense (K, D) array: few blocks, each with work to match
+        flops = 4.0 * n_classes * X.nnz
+        count = max(min(flops / _BLOCK_FLOPS, 4), N * n_classes * 8 / (16 * _BLOCK_BYTES))
+    else:
+        flops = 4.0 * N * D * n_classes
+        count = max(min(flops / _BLOCK_FLOPS, N / 512, 4), N * (D + n_classes) * 8 / _BLOCK_BYTES)
+    count = 1 if count < 2 else 4 * int(np.ceil(count / 4)) if count > 2 else 2  # even shares for 2 or 4 threads
+    edges = np.linspace(0, N, min(count, max(N, 1)) + 1).astype(int)
+    return [slice(int(i), int(j)) for i, j in zip(edges[:-1], edges[1:], strict=True)]

@@ -1,0 +1,5 @@
+"""The scikit-learn classes: here models meet inference and data."""
+
+from posteriori.estimators.softmax_regression import SoftmaxRegression
+
+__all__ = ["SoftmaxRegression"]

@@ -1,0 +1,89 @@
+"""Reading what a user passes to fit and predict, and remembering which columns are features."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from posteriori.data import Features, Target, column, is_table, read_features, read_target
+
+__all__ = ["read_for_fit", "read_for_prediction", "read_labels", "remember_features"]
+
+
+def read_for_fit(
+    X: Any, y: Any, sample_weight: Any, classes: Any, class_weight: Any
+) -> tuple[Features, Target, list[str]]:
+    """Features, target and the names of columns that are no features."""
+    if y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    named = [name for name in (y, sample_weight) if isinstance(name, str)]
+    if isinstance(y, str):
+        y = column(X, y, argument="y")
+    if isinstance(sample_weight, str):
+        sample_weight = column(X, sample_weight, argument="sample_weight")
+    features = read_features(X, drop=named)
+    target = read_target(
+        y,
+        n_rows=features.matrix.shape[0],
+        classes=classes,
+        sample_weight=sample_weight,
+        class_weight=class_weight,
+    )
+    return features, target, named
+
+
+def remember_features(estimator: Any, features: Features, named: list[str]) -> None:
+    """Set n_features_in_, feature_names_in_ (for tables) and the columns to be ignored at prediction."""
+    estimator.n_features_in_ = features.matrix.shape[1]
+    estimator._not_features = named
+    if features.names is not None:
+        estimator.feature_names_in_ = np.array(features.names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+
+
+def read_for_prediction(estimator: Any, X: Any) -> Features:
+    """The features of new rows, checked against those of the fit."""
+    check_is_fitted(estimator)
+    features = read_features(X, drop=estimator._not_features)
+    check_features(estimator, features)
+    return features
+
+
+def check_features(estimator: Any, features: Features) -> None:
+    """Raise unless the columns are those of the fit; warn if only one of both has names."""
+    name = type(estimator).__name__
+    expected = getattr(estimator, "feature_names_in_", None)
+    if features.names is not None and expected is None:
+        warnings.warn(f"X has feature names, but {name} was fitted without feature names", stacklevel=5)
+    elif features.names is None and expected is not None:
+        warnings.warn(f"X does not have valid feature names, but {name} was fitted with feature names", stacklevel=5)
+    elif features.names is not None and list(expected) != features.names:
+        unseen = sorted(set(features.names) - set(expected))
+        missing = sorted(set(expected) - set(features.names))
+        message = "The feature names should match those that were passed during fit.\n"
+        if unseen:
+            message += "Feature names unseen at fit time:\n" + _bullets(unseen)
+        if missing:
+            message += "Feature names seen at fit time, yet now missing:\n" + _bullets(missing)
+        if not unseen and not missing:
+            message += "Feature names must be in the same order as they were in fit.\n"
+        raise ValueError(message)
+    if features.matrix.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {features.matrix.shape[1]} features, but {name} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+
+
+def _bullets(names: list[str], most: int = 5) -> str:
+    lines = [f"- {name}\n" for name in names[:most]]
+    return "".join(lines) + ("- ...\n" if len(names) > most else "")
+
+
+def read_labels(X: Any, y: Any) -> Any:
+    """y, looked up in the table X if it is a column's name."""
+    return column(X, y, argument="y") if isinstance(y, str) and is_table(X) else y

@@ -1,0 +1,163 @@
+"""From features, target and prior to a certified optimum: the way all softmax estimators share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import check_random_state
+
+from posteriori.data import Features, MemoryBlocks, Target, raise_if_not_finite
+from posteriori.inference import (
+    Iterate,
+    Solution,
+    Solver,
+    Status,
+    StochasticGradient,
+    TraceEntry,
+    newton_direction,
+    run,
+)
+from posteriori.models.separation import separated_classes
+from posteriori.models.softmax import ObservedMoments, SoftmaxObjective
+
+__all__ = ["Coordinates", "softmax_problem", "solve"]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """x' = (x - shift) * scale, and what that makes of parameters (K, D') with the intercept last.
+
+    Ordinary data, raw or not, are computed with as they are (both None). The two are for columns whose digits or
+    squares float64 would lose: a mean a thousand times the spread, values beyond 1e100.
+    """
+
+    shift: np.ndarray | None = None
+    scale: np.ndarray | None = None
+
+    @classmethod
+    def safe_for(cls, X: Any, observed: ObservedMoments, free_intercept: bool) -> Coordinates:
+        """Those in which sums of squares of X keep their digits."""
+        size = np.sqrt(observed.squares / max(observed.class_sizes.sum(), np.finfo(float).tiny))
+        if not observed.finite or ((size > 1e100) | ((size < 1e-100) & (size > 0))).any():
+            largest = abs(X).max(axis=0)
+            largest = largest.toarray().ravel() if sp.issparse(largest) else largest.astype(np.float64)
+            return cls(scale=1.0 / np.where(largest > 0, largest, 1.0))
+        if free_intercept and not sp.issparse(X):
+            far = np.abs(observed.mean) > 1e3 * np.sqrt(observed.variance)
+            if far.any():
+                far &= (X != X[:1]).any(axis=0)  # a constant column stays what it is
+                return cls(shift=np.where(far, observed.mean, 0.0)) if far.any() else cls()
+        return cls()
+
+    def precision(self, precision: np.ndarray) -> np.ndarray:
+        """The prior's, of the weights of x'."""
+        if self.scale is None:
+            return precision
+        scaled = precision.copy()
+        with np.errstate(under="ignore"):
+            scaled[:, : self.scale.size] *= self.scale**2
+        return scaled
+
+    def inward(self, theta: np.ndarray) -> np.ndarray:
+        """Parameters for x' from those for x."""
+        theta = theta.copy()
+        if self.shift is not None:
+            theta[:, -1] += theta[:, : self.shift.size] @ self.shift
+        if self.scale is not None:
+            theta[:, : self.scale.size] /= self.scale
+        return theta
+
+    def outward(self, theta: np.ndarray) -> np.ndarray:
+        """Parameters for x from those for x'."""
+        theta = theta.copy()
+        if self.scale is not None:
+            theta[:, : self.scale.size] *= self.scale
+        if self.shift is not None:
+            theta[:, -1] -= theta[:, : self.shift.size] @ self.shift
+        return theta
+
+
+def softmax_problem(
+    features: Features, target: Target, precision: np.ndarray, n_threads: int
+) -> tuple[SoftmaxObjective, Coordinates]:
+    """The objective, and the coordinates in which it is safe to compute.
+
+    The first pass sums the observed moments; were a value not finite, they would not be either, and it is found.
+    """
+    X, K = features.matrix, len(target.classes)
+    Y = target.codes if target.codes is not None else target.probs
+    blocks = MemoryBlocks(X, Y, target.weights, K, n_threads=n_threads)
+    with np.errstate(over="ignore", invalid="ignore"):
+        observed = ObservedMoments.of(blocks, K)
+    if not observed.finite:
+        raise_if_not_finite(X, features.names)
+    has_intercept = precision.shape[1] > X.shape[1]
+    coordinates = Coordinates.safe_for(X, observed, has_intercept and not precision[:, -1].any())
+    if coordinates != Coordinates():
+        shift, scale = coordinates.shift, coordinates.scale
+        blocks = MemoryBlocks(X, Y, target.weights, K, shift=shift, scale=scale, n_threads=n_threads)
+        observed = ObservedMoments.of(blocks, K)
+    return SoftmaxObjective(blocks, observed, coordinates.precision(precision)), coordinates
+
+
+def solve(
+    objective: SoftmaxObjective,
+    solver: Solver,
+    theta: np.ndarray,
+    *,
+    tol: float,
+    max_iter: int,
+    random_state: Any = None,
+    report: Callable[[int, Iterate], None] | None = None,
+) -> tuple[np.ndarray, Solution]:
+    """Run a solver from theta and certify what it found."""
+    tol = tol if solver.tol is None else solver.tol
+    max_iter = max_iter if solver.max_iter is None else solver.max_iter
+    options = {}
+    if isinstance(solver, StochasticGradient):
+        options["rng"] = np.random.default_rng(check_random_state(random_state).randint(2**31))
+    best, status, trace = run(solver.steps(objective, theta, tol, **options), max_iter, report)
+    n_iter = len(trace) - 1
+    theta, gap, bound, separation = best.theta, best.gap, None, None
+    if status is not Status.INTERRUPTED:
+        if gap is None or objective.free is not None or status is Status.SEPARATED:
+            _, gradient = objective.value_gradient(theta)
+            direction = newton_direction(objective, theta, gradient)
+            gap = direction.decrement if gap is None else gap
+            recession = objective.separated(theta, direction.direction)
+            if recession is not None:
+                status = Status.SEPARATED
+                spread = np.sqrt(objective.observed.variance)
+                separation = separated_classes(objective.blocks, recession, spread)
+        if separation is None:
+            theta, bound = _bounded(objective, theta)
+    theta = objective.least_norm(theta)
+    value, gradient = objective.value_gradient(theta)
+    norm = float(np.linalg.norm(gradient))
+    trace.append(TraceEntry(value, norm, gap))
+    return theta, Solution(
+        status=status,
+        objective=value,
+        gradient_norm=norm,
+        gap=float("inf") if gap is None else gap,
+        gap_bound=bound,
+        n_iter=n_iter,
+        n_passes=objective.blocks.n_passes,
+        trace=trace,
+        separation=separation,
+    )
+
+
+def _bounded(objective: SoftmaxObjective, theta: np.ndarray) -> tuple[np.ndarray, float | None]:
+    """Theta with its free intercepts solved for, and the rigorous bound on J - J* there."""
+    if objective.has_intercept and not objective.precision[:, -1].any():
+        settled = objective.settle_intercepts(theta)
+        if settled is None:
+            return theta, None
+        theta = settled
+    _, gradient = objective.value_gradient(theta)
+    return theta, objective.gap_bound(gradient)

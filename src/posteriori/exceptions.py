@@ -1,0 +1,9 @@
+"""What posteriori warns of: each kind of trouble has a class of its own, so that it can be filtered or raised."""
+
+from sklearn.exceptions import ConvergenceWarning
+
+__all__ = ["ConvergenceWarning", "SeparationWarning"]
+
+
+class SeparationWarning(ConvergenceWarning):
+    """Some classes can be told apart without error, so that no finite maximum-likelihood estimate exists."""

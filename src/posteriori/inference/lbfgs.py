@@ -1,0 +1,88 @@
+"""Limited-memory BFGS that starts from a preconditioner instead of a multiple of the identity."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from posteriori.inference.line_search import line_search
+from posteriori.inference.newton import CurvedProblem, Precondition, newton_decrement
+from posteriori.inference.precondition import Preconditioner
+from posteriori.inference.solution import Iterate, Status, Steps
+from posteriori.inference.solver import Solver
+
+__all__ = ["LBFGS"]
+
+
+@dataclass
+class LBFGS(Solver):
+    """Limited-memory BFGS in the metric of the Kronecker approximation to the Hessian.
+
+    Parameters
+    ----------
+    memory : int
+        Pairs of steps and gradient differences kept.
+    tol, max_iter : float, int or None
+        None inherits the estimator's.
+    """
+
+    memory: int = 20
+    tol: float | None = None
+    max_iter: int | None = None
+
+    def steps(
+        self, problem: CurvedProblem, theta: np.ndarray, tol: float, precondition: Precondition | None = None
+    ) -> Steps:
+        """Iterate from theta until the Newton decrement is within tol * |J|.
+
+        The decrement is worked out only when L-BFGS's own estimate, which is often too low, suggests it.
+        """
+        value, gradient = problem.value_gradient(theta)
+        precondition = precondition or Precondition(problem)
+        apply = precondition.renew(theta)
+        renewal = max(8, int(2 * precondition.build_cost[precondition.kind]))
+        pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=self.memory)
+        target = tol
+        for i in count(1):
+            direction = -_two_loop(pairs, apply, gradient)
+            gap = -0.5 * float(np.vdot(gradient, direction))
+            yield Iterate(theta, value, gradient, gap)
+            if gap <= target * abs(value):
+                gap = newton_decrement(problem, theta, gradient)
+                yield Iterate(theta, value, gradient, gap)
+                if gap <= tol * abs(value):
+                    break
+                target *= 0.1
+            found = line_search(problem.value_gradient, theta, value, gradient, direction)
+            if found is None:
+                if not pairs:
+                    return Status.ITERATION_LIMIT
+                pairs.clear()  # the memory misled: start again from the preconditioner
+                continue
+            step, change = found[0] - theta, found[2] - gradient
+            curvature = float(np.vdot(step, change))
+            if curvature > 0:
+                pairs.append((step, change, 1.0 / curvature))
+            theta, value, gradient = found
+            if i == renewal:
+                apply, renewal = precondition.renew(theta), 3 * renewal
+        return Status.CONVERGED
+
+
+def _two_loop(
+    pairs: deque[tuple[np.ndarray, np.ndarray, float]], precondition: Preconditioner, gradient: np.ndarray
+) -> np.ndarray:
+    """The inverse Hessian of the pairs, with the preconditioner at its core, times the gradient."""
+    q = gradient.copy()
+    weights = []
+    for step, change, rho in reversed(pairs):
+        weight = rho * float(np.vdot(step, q))
+        q -= weight * change
+        weights.append(weight)
+    q = precondition(q)
+    for (step, change, rho), weight in zip(pairs, reversed(weights), strict=True):
+        q += (weight - rho * float(np.vdot(change, q))) * step
+    return q

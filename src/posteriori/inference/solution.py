@@ -1,0 +1,133 @@
+"""What a solver returns: the parameters it found, how it ended and how close to the optimum it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+__all__ = ["Iterate", "Problem", "Solution", "Status", "Steps", "TraceEntry", "run"]
+
+
+class Status(Enum):
+    """How a solve ended; the value is the sentence a user reads."""
+
+    CONVERGED = "converged: the estimated distance to the optimum is within the tolerance"
+    ITERATION_LIMIT = "iteration limit: stopped before the tolerance was reached"
+    SEPARATED = "separated: classes can be told apart without error, so no finite optimum exists"
+    INTERRUPTED = "interrupted: the best parameters so far were kept"
+    DIVERGED = "diverged: the objective grew or ceased to be finite; the best parameters so far were kept"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Problem(Protocol):
+    """What solvers ask of an objective J over parameters of a given shape."""
+
+    shape: tuple[int, int]
+
+    def value_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """J and its gradient."""
+
+    def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
+        """The Hessian at theta times V."""
+
+
+class Iterate(NamedTuple):
+    """Where a solver stands after an iteration."""
+
+    theta: np.ndarray
+    objective: float
+    gradient: np.ndarray
+    gap: float | None = None
+    """Estimate of J - J* here, where the solver has one."""
+
+
+Steps = Generator[Iterate, None, Status]
+"""A solver at work: yields an iterate per iteration and returns how it ended."""
+
+
+class TraceEntry(NamedTuple):
+    """One line of a solve's history."""
+
+    objective: float
+    gradient_norm: float
+    gap: float | None
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The end of a solve.
+
+    Attributes
+    ----------
+    status : Status
+    objective : float
+        J at the returned parameters.
+    gradient_norm : float
+        Euclidean norm of its gradient.
+    gap : float
+        Newton-decrement estimate 1/2 g^T H^{-1} g of J - J*.
+    gap_bound : float or None
+        Rigorous upper bound on J - J*, where one exists.
+    n_iter : int
+    n_passes : float
+        Passes over all rows, of any kind.
+    trace : list of TraceEntry
+    separation : Separation or None
+        Which classes are separated, and along which direction, when the status says so.
+    """
+
+    status: Status
+    objective: float
+    gradient_norm: float
+    gap: float
+    gap_bound: float | None
+    n_iter: int
+    n_passes: int
+    trace: list[TraceEntry] = field(repr=False)
+    separation: object | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether the status is `Status.CONVERGED`."""
+        return self.status is Status.CONVERGED
+
+
+def run(
+    steps: Steps, max_iter: int, report: Callable[[int, Iterate], None] | None = None
+) -> tuple[Iterate, Status, list[TraceEntry]]:
+    """Let a solver work until it ends, reaches `max_iter` or is interrupted; return the best iterate it saw."""
+    trace: list[TraceEntry] = []
+    best: Iterate | None = None
+    status = Status.ITERATION_LIMIT
+    try:
+        while True:
+            try:
+                now = next(steps)
+            except StopIteration as end:
+                status = end.value
+                break
+            trace.append(TraceEntry(now.objective, float(np.linalg.norm(now.gradient)), now.gap))
+            if not np.isfinite(now.objective):
+                status = Status.DIVERGED
+                break
+            if best is None or now.objective <= best.objective or now.gap is not None:
+                best = now
+            if report is not None:
+                report(len(trace) - 1, now)
+            if len(trace) > max_iter:
+                break
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        status = Status.INTERRUPTED
+    finally:
+        steps.close()
+    if best is None:
+        raise FloatingPointError("The objective is not finite at the starting values: check the scale of X.")
+    return best, status, trace

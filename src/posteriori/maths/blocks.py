@@ -1,0 +1,60 @@
+"""The way every model sees data: rows in blocks, and sums over them.
+
+Nearly all that a linear model needs of its data is a sum over rows. A *kernel* is a pure function of one block,
+``kernel(X, Y, c, *params)`` with features ``X`` (n, D), target ``Y`` (labels (n,) or probabilities (n, K)) and
+row weights ``c`` (n,) or None (all one). `Blocks` applies it to every block and adds the results in a fixed
+order, so that the answer depends neither on the number of threads nor on where the data lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+__all__ = ["Blocks", "Buffers", "Sums"]
+
+Buffers = list[np.ndarray]
+
+
+class Sums(tuple):
+    """Several sums taken in one pass: a tuple whose ``+`` adds element by element.
+
+    >>> Sums((1, 2.5)) + Sums((10, 20))
+    (11, 22.5)
+    """
+
+    __slots__ = ()
+
+    def __add__(self, other: tuple) -> Sums:  # type: ignore[override]
+        return Sums(a + b for a, b in zip(self, other, strict=True))
+
+
+class Blocks(Protocol):
+    """Rows of a data set, offered block by block."""
+
+    n_rows: int
+    n_features: int
+    n_passes: int
+    """How often all rows have been visited."""
+
+    def map_sum(
+        self, kernel: Callable[..., Any], *params: Any, rows: Buffers | None = None, coarse: bool = False
+    ) -> Any:
+        """Sum of ``kernel(X_b, Y_b, c_b, *params)`` over the blocks; with `rows`, each block's buffer comes last.
+
+        `coarse` asks for fewer, larger blocks: for kernels whose result is large itself.
+        """
+
+    def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any) -> np.ndarray:
+        """The (n, K) results of ``kernel(X_b, *params)`` for every row, in the order of the rows."""
+
+    def row_buffers(self, size: int) -> Buffers | None:
+        """One (size, n_b) array per block for values that belong to rows, or None if they would not fit."""
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Any, Any, Any]]:
+        """One pass over the rows in random order, `size` rows at a time, as (X, Y, c)."""
+
+    def sample(self, n_rows: int, rng: np.random.Generator) -> Blocks:
+        """A random subset of the rows, in memory, weighted so that its sums estimate those of all rows."""

@@ -1,0 +1,71 @@
+"""Small dense linear algebra that must not fail: scaled, ridged, symmetric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import lapack
+
+__all__ = ["factored_spd", "inverse_spd", "null_space"]
+
+
+def _factor(M: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
+    """Cholesky factor of S M S + ridge I and the scaling S = 1/sqrt(diag M) (0 where the diagonal is not positive).
+
+    Scaling to a unit diagonal makes the ridge free of units; it grows until the factorisation succeeds.
+    """
+    diagonal = M.diagonal()
+    scale = np.zeros_like(diagonal)
+    np.divide(1.0, np.sqrt(np.abs(diagonal)), out=scale, where=diagonal > 0)
+    unit = M * scale * scale[:, None]
+    i = np.arange(len(M))
+    while True:
+        unit[i, i] = 1.0 + ridge
+        L, info = lapack.dpotrf(unit, lower=1, clean=0)
+        if info == 0:
+            return L, scale
+        ridge *= 100.0
+
+
+def factored_spd(M: np.ndarray, ridge: float = 1e-13) -> Callable[[np.ndarray], np.ndarray]:
+    """R -> M^{-1} r for a symmetric positive (semi-)definite M; flat directions are damped, not amplified.
+
+    >>> M = np.array([[1e8, 1e2], [1e2, 2e-4]])
+    >>> bool(np.allclose(M @ factored_spd(M)(np.array([1.0, 1.0])), 1.0))
+    True
+    """
+    L, scale = _factor(M, ridge)
+    return lambda r: lapack.dpotrs(L, r * scale, lower=1)[0] * scale
+
+
+def inverse_spd(M: np.ndarray, ridge: float = 1e-10) -> np.ndarray:
+    """Inverse of a symmetric positive (semi-)definite matrix, for use as a preconditioner.
+
+    An explicit inverse is applied to many vectors at once in one batched product, and need not be exact.
+
+    >>> inverse_spd(np.diag([4.0, 0.0])).round(6)
+    array([[0.25, 0.  ],
+           [0.  , 0.  ]])
+    """
+    L, scale = _factor(M, ridge)
+    lower, _ = lapack.dpotri(L, lower=1)
+    inverse = np.tril(lower)
+    inverse += np.tril(lower, -1).T
+    return inverse * scale * scale[:, None]
+
+
+def null_space(M: np.ndarray, rtol: float = 1e-11) -> np.ndarray:
+    """Orthonormal basis (D, r) of the directions in which a symmetric positive semi-definite matrix vanishes.
+
+    Judged after scaling to a unit diagonal, so that units do not matter.
+
+    >>> null_space(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1e-9]])).round(3).T ** 2
+    array([[0.5, 0.5, 0. ]])
+    """
+    diagonal = M.diagonal()
+    scale = np.ones_like(diagonal)
+    np.divide(1.0, np.sqrt(np.abs(diagonal)), out=scale, where=diagonal > 0)
+    eigenvalues, vectors = np.linalg.eigh(M * scale * scale[:, None])
+    null = vectors[:, eigenvalues <= rtol * max(eigenvalues[-1], np.finfo(float).tiny)]
+    return np.linalg.qr(null * scale[:, None])[0]

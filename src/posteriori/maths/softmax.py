@@ -1,0 +1,340 @@
+r"""Softmax regression on one block of rows: the sums from which value, gradient and Hessian are made.
+
+Conventions. Logits and probabilities of a block are kept as (K, n): the reductions over classes then run along
+contiguous memory. ``W`` is (K, D), ``b`` (K,) or None when there is no intercept; a parameter array ``theta``
+is (K, D + 1) with the intercept last, or (K, D) without one.
+
+With normalised targets (rows of Y sum to one) the cross-entropy is an exponential family,
+
+.. math:: E = \sum_n c_n \Big[\log\sum_k e^{f_{nk}} - \sum_k Y_{nk} f_{nk}\Big]
+            = \sum_n c_n \log\sum_k e^{f_{nk}} - \langle\theta, T\rangle, \qquad T = Y^\top \mathrm{diag}(c)\, [X, 1],
+
+so labels enter only through the observed moments T, summed once; every later pass needs X alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from posteriori.maths.blocks import Sums
+
+__all__ = [
+    "PairMargins",
+    "Separation",
+    "add_intercept",
+    "class_mixing",
+    "class_scatter",
+    "class_spread",
+    "expected_moments",
+    "gram",
+    "hessian",
+    "hessian_diagonal",
+    "hessian_product",
+    "kronecker_factors",
+    "log_softmax",
+    "logits",
+    "observed_moments",
+    "one_hot",
+    "pair_margins",
+    "probabilities",
+    "scatter",
+    "separation",
+    "softmax",
+]
+
+_DENSE_CLASSES = 64
+"""Up to this many classes a dense one-hot matrix product beats a sparse one."""
+
+
+def add_intercept(X: np.ndarray) -> np.ndarray:
+    """[X, 1]: the rows with a one appended."""
+    return np.concatenate([X, np.ones((X.shape[0], 1))], axis=1)
+
+
+def split(theta: np.ndarray, n_features: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """W (K, D) and b (K,) or None of a parameter array."""
+    return theta[:, :n_features], theta[:, n_features] if theta.shape[1] > n_features else None
+
+
+def logits(X: Any, theta: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """f_kn = w_k . x_n + b_k, shape (K, n), into `out` if given."""
+    W, b = split(theta, X.shape[1])
+    if sp.issparse(X):
+        F = (X @ np.ascontiguousarray(W.T)).T
+        out = np.ascontiguousarray(F) if out is None else np.copyto(out, F) or out
+    else:
+        out = np.matmul(W, X.T, out=out)
+    if b is not None:
+        out += b[:, None]
+    return out
+
+
+def contract(R: np.ndarray, X: Any, with_intercept: bool) -> np.ndarray:
+    """sum_n R_kn [x_n, 1], shape (K, D + 1) or (K, D): the transpose of `logits`."""
+    out = np.empty((R.shape[0], X.shape[1] + with_intercept))
+    if sp.issparse(X):
+        out[:, : X.shape[1]] = (X.T @ np.ascontiguousarray(R.T)).T
+    else:
+        out[:, : X.shape[1]] = R @ X
+    if with_intercept:
+        out[:, -1] = R.sum(axis=1)
+    return out
+
+
+def gram(X: Any, weight: np.ndarray, with_intercept: bool) -> np.ndarray:
+    """sum_n weight_n [x_n, 1] [x_n, 1]^T, shape (D', D'), for weights that are not negative."""
+    if sp.issparse(X):
+        D = X.shape[1]
+        out = np.empty((D + with_intercept, D + with_intercept))
+        out[:D, :D] = (X.T @ (sp.diags_array(weight) @ X)).toarray()
+        if with_intercept:
+            out[D, :D] = out[:D, D] = X.T @ weight
+            out[D, D] = weight.sum()
+        return out
+    Z = add_intercept(X) if with_intercept else X
+    Z = Z * np.sqrt(weight)[:, None]
+    return Z.T @ Z
+
+
+def scatter(X: Any, Y: Any, c: np.ndarray | None, mean: np.ndarray) -> np.ndarray:
+    """sum_n c_n (x_n - mean)(x_n - mean)^T, shape (D, D)."""
+    weight = np.ones(X.shape[0]) if c is None else c
+    if not sp.issparse(X):
+        return gram(X - mean, weight, False)
+    first = np.outer(X.T @ weight, mean)
+    return gram(X, weight, False) - first - first.T + weight.sum() * np.outer(mean, mean)
+
+
+def softmax(F: np.ndarray) -> np.ndarray:
+    """Turn logits (K, n) into probabilities in place and return log sum_k exp f_kn, shape (n,).
+
+    >>> F = np.array([[0.0, 1e308], [np.log(3.0), -1e308]])
+    >>> softmax(F)
+    array([1.38629436e+000, 1.00000000e+308])
+    >>> F
+    array([[0.25, 1.  ],
+           [0.75, 0.  ]])
+    """
+    top = F.max(axis=0)
+    with np.errstate(over="ignore"):  # a difference below -1e308 is -inf, and its exponential 0: as it should be
+        F -= top
+    np.exp(F, out=F)
+    total = F.sum(axis=0)
+    F /= total
+    np.log(total, out=total)
+    total += top
+    return total
+
+
+def log_softmax(F: np.ndarray) -> np.ndarray:
+    """Turn logits (K, n) into log-probabilities in place, exact however small they are."""
+    with np.errstate(over="ignore"):
+        F -= F.max(axis=0)
+        F -= np.log(np.exp(F).sum(axis=0))
+    return F
+
+
+def one_hot(Y: np.ndarray, c: np.ndarray | None, n_classes: int) -> np.ndarray | sp.csr_array:
+    """Y^T diag(c), shape (K, n), of labels (n,) or probabilities (n, K)."""
+    if Y.ndim == 2:
+        return Y.T if c is None else Y.T * c
+    n = Y.shape[0]
+    weights = np.ones(n) if c is None else c
+    if n_classes > _DENSE_CLASSES:
+        return sp.csr_array((weights, (Y, np.arange(n))), shape=(n_classes, n))
+    R = np.zeros((n_classes, n))
+    R[Y, np.arange(n)] = weights
+    return R
+
+
+def observed_moments(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int) -> Sums:
+    """T = Y^T diag(c) [X, 1] (K, D + 1) and sum_n c_n x_n^2 (D,)."""
+    R = one_hot(Y, c, n_classes)
+    n, D = X.shape
+    T = np.empty((n_classes, D + 1))
+    product = R @ X if not sp.issparse(X) or sp.issparse(R) else sp.csr_array(R) @ X
+    T[:, :D] = product.toarray() if sp.issparse(product) else product
+    T[:, D] = R.sum(axis=1)
+    weights = np.ones(n) if c is None else c
+    if sp.issparse(X):
+        squares = X.power(2).T @ weights
+    else:
+        squares = np.einsum("nd,nd->d", X, X) if c is None else c @ (X * X)
+    return Sums((T, squares))
+
+
+def expected_moments(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> Sums:
+    """sum_n c_n log sum_k exp f_nk and P^T diag(c) [X, 1]: value and gradient less the observed moments.
+
+    The probabilities P (K, n) are left in the last argument, for the curvature at the same parameters.
+    """
+    P = logits(X, theta, out=P)
+    log_partition = softmax(P)
+    if c is None:
+        return Sums((log_partition.sum(), contract(P, X, theta.shape[1] > X.shape[1])))
+    return Sums((c @ log_partition, contract(P * c, X, theta.shape[1] > X.shape[1])))
+
+
+def probabilities(X: Any, theta: np.ndarray, P: np.ndarray | None) -> np.ndarray:
+    """P (K, n): those kept from the last pass, or computed anew."""
+    if P is None:
+        P = logits(X, theta)
+        softmax(P)
+    return P
+
+
+def hessian_product(
+    X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, V: np.ndarray, P: np.ndarray | None = None
+) -> np.ndarray:
+    """H V = (P * (U - rowsum(P * U)))^T diag(c) [X, 1] with U = [X, 1] V^T: the curvature along V, (K, D + 1)."""
+    P = probabilities(X, theta, P)
+    U = logits(X, V)
+    U -= np.einsum("kn,kn->n", P, U)
+    U *= P
+    if c is not None:
+        U *= c
+    return contract(U, X, theta.shape[1] > X.shape[1])
+
+
+def hessian(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
+    """H_kl = sum_n c_n P_nk (1[k=l] - P_nl) x_n x_n^T as a (K D', K D') matrix, x_n with its intercept."""
+    P = probabilities(X, theta, P)
+    K, D = theta.shape
+    if sp.issparse(X):
+        R = P if c is None else P * c
+        H = np.empty((K, D, K, D))
+        for k in range(K):
+            for m in range(k + 1):
+                H[k, :, m, :] = H[m, :, k, :] = -gram(X, R[k] * P[m], D > X.shape[1])
+            H[k, :, k, :] += gram(X, R[k], D > X.shape[1])
+        return H.reshape(K * D, K * D)
+    Z = add_intercept(X) if D > X.shape[1] else X
+    R = P if c is None else P * np.sqrt(c)
+    PX = (R[:, None, :] * Z.T).reshape(K * D, -1)  # rows p_k * x_d; their Gram matrix is the second term of H
+    H = -(PX @ PX.T)
+    blocks = (Z.T[None] * (P if c is None else P * c)[:, None, :]) @ Z
+    for k in range(K):
+        H[k * D : (k + 1) * D, k * D : (k + 1) * D] += blocks[k]
+    return H
+
+
+def class_mixing(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
+    """A = sum_n c_n (diag P_n - P_n P_n^T), shape (K, K): the Hessian of the intercepts."""
+    P = probabilities(X, theta, P)
+    R = P if c is None else P * c
+    A = -(R @ P.T)
+    A[np.diag_indices_from(A)] += R.sum(axis=1)
+    return A
+
+
+def kronecker_factors(
+    X: np.ndarray, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None
+) -> Sums:
+    """A = sum_n c_n (diag P_n - P_n P_n^T) (K, K) and G = sum_n c_n tr(diag P_n - P_n P_n^T) x_n x_n^T.
+
+    Their Kronecker product over tr A has the Hessian's trace structure: exact if curvature and features were
+    independent. Rows about which the model is sure count for nothing in either.
+    """
+    P = probabilities(X, theta, P)
+    A = class_mixing(X, Y, c, theta, P)
+    R = P if c is None else P * c
+    spread = R.sum(axis=0) - np.einsum("kn,kn->n", R, P)
+    return Sums((A, gram(X, np.maximum(spread, 0.0), theta.shape[1] > X.shape[1])))
+
+
+def class_scatter(
+    X: np.ndarray,
+    Y: Any,
+    c: np.ndarray | None,
+    theta: np.ndarray,
+    floor: np.ndarray,
+    P: np.ndarray | None = None,
+) -> np.ndarray:
+    """H_kk = sum_n c_n P_nk (1 - P_nk) x_n x_n^T, shape (K, D', D'), over rows that weigh at least floor_k.
+
+    With floor_k a hundredth of the mean weight, at most a hundredth of the block's trace is lost, and near an
+    optimum only the few rows about which the model is in doubt are touched.
+    """
+    P = probabilities(X, theta, P)
+    K, D = theta.shape
+    out = np.empty((K, D, D))
+    for k in range(K):
+        weight = P[k] * (1.0 - P[k])
+        if c is not None:
+            weight *= c
+        used = np.flatnonzero(weight > floor[k])
+        out[k] = gram(X[used], weight[used], D > X.shape[1])
+    return out
+
+
+def class_spread(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
+    """sum_n c_n P_nk (1 - P_nk), shape (K,): how much curvature each class has."""
+    P = probabilities(X, theta, P)
+    R = P - P * P
+    return R.sum(axis=1) if c is None else R @ c
+
+
+def hessian_diagonal(
+    X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None
+) -> np.ndarray:
+    """sum_n c_n P_nk (1 - P_nk) x_nd^2, shape (K, D')."""
+    P = probabilities(X, theta, P)
+    R = P - P * P
+    if c is not None:
+        R *= c
+    return contract(R, X.power(2) if sp.issparse(X) else X * X, theta.shape[1] > X.shape[1])
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How a direction of the weights orders the classes; ``+`` merges two sets of rows.
+
+    deficit is the most by which some row's own class falls short of its highest logit, spread the widest range of
+    a row's logits. A direction with deficit 0 and positive spread raises the likelihood for ever.
+    """
+
+    deficit: float
+    spread: float
+
+    def __add__(self, other: Separation) -> Separation:
+        return Separation(max(self.deficit, other.deficit), max(self.spread, other.spread))
+
+
+def separation(X: Any, Y: np.ndarray, c: np.ndarray | None, V: np.ndarray) -> Separation:
+    """Whether the direction V puts every row's own class (or classes, for soft labels) on top."""
+    F = logits(X, V)
+    top, bottom = F.max(axis=0), F.min(axis=0)
+    own = F[Y, np.arange(Y.shape[0])] if Y.ndim == 1 else np.where(Y.T > 0, F, np.inf).min(axis=0)
+    deficit, spread = top - own, top - bottom
+    if c is not None:
+        deficit, spread = deficit[c > 0], spread[c > 0]
+    return Separation(float(deficit.max(initial=0.0)), float(spread.max(initial=0.0)))
+
+
+@dataclass(frozen=True)
+class PairMargins:
+    """Least and greatest f_i - f_j over the rows of class i, (K, K) each; ``+`` merges two sets of rows."""
+
+    least: np.ndarray
+    greatest: np.ndarray
+
+    def __add__(self, other: PairMargins) -> PairMargins:
+        return PairMargins(np.minimum(self.least, other.least), np.maximum(self.greatest, other.greatest))
+
+
+def pair_margins(X: Any, Y: np.ndarray, c: np.ndarray | None, V: np.ndarray) -> PairMargins:
+    """Along the direction V, by how much the rows of each class prefer it to each other class."""
+    F = logits(X, V)
+    K = F.shape[0]
+    least, greatest = np.full((K, K), np.inf), np.full((K, K), -np.inf)
+    belongs = one_hot(Y, c, K) > 0
+    for i in range(K):
+        rows = belongs[[i], :].nonzero()[1]
+        if rows.size:
+            margins = F[i, rows] - F[:, rows]
+            least[i], greatest[i] = margins.min(axis=1), margins.max(axis=1)
+    return PairMargins(least, greatest)

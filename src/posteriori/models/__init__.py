@@ -1,0 +1,1 @@
+"""What is believed: parameters, priors and log joint densities, as sums over blocks of rows."""

@@ -1,0 +1,278 @@
+r"""The softmax-regression model: minus the log posterior of its weights, as sums over blocks of rows.
+
+.. math:: J(\theta) = \sum_n c_n \log\sum_k e^{f_{nk}} - \langle\theta, T\rangle
+          + \tfrac12\sum_{kd} a_{kd}(\theta_{kd} - m_{kd})^2,\qquad f_n = \theta\,[x_n, 1]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from posteriori.maths import softmax as kernels
+from posteriori.maths.blocks import Blocks
+from posteriori.maths.linalg import null_space
+
+__all__ = ["ObservedMoments", "SoftmaxObjective"]
+
+_SEED = 20260214
+"""Of the row samples behind preconditioners and starting values: they must not depend on the user's stream."""
+
+
+@dataclass(frozen=True)
+class ObservedMoments:
+    """What one first pass over the data tells: enough for labels never to be looked at again.
+
+    Attributes
+    ----------
+    moments : ndarray (K, D + 1)
+        T = Y^T diag(c) [X, 1]; its last column holds the class sizes.
+    squares : ndarray (D,)
+        sum_n c_n x_n^2.
+    """
+
+    moments: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, blocks: Blocks, n_classes: int) -> ObservedMoments:
+        """Take them, in one pass."""
+        return cls(*blocks.map_sum(kernels.observed_moments, n_classes))
+
+    @property
+    def class_sizes(self) -> np.ndarray:
+        """sum_n c_n Y_nk, (K,)."""
+        return self.moments[:, -1]
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Of each feature, (D,)."""
+        return self.moments[:, :-1].sum(axis=0) / self.class_sizes.sum()
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Of each feature, (D,); zero where it is lost in rounding."""
+        second = self.squares / self.class_sizes.sum()
+        variance = second - self.mean**2
+        return np.where(variance > 1e-13 * second, variance, 0.0)
+
+    @property
+    def finite(self) -> bool:
+        """Whether all sums are: they are not if any value is not."""
+        return bool(np.isfinite(self.moments).all() and np.isfinite(self.squares).all())
+
+
+class SoftmaxObjective:
+    """J, its gradient and its curvature for one data set and one Gaussian prior.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    observed : ObservedMoments
+        Of the same blocks.
+    precision : ndarray (K, D')
+        Of the prior, per coefficient; zero where it is flat. D' = D + 1 with an intercept, else D.
+    mean : ndarray (K, D') or None
+        Of the prior; None is zero.
+    """
+
+    def __init__(
+        self, blocks: Blocks, observed: ObservedMoments, precision: np.ndarray, mean: np.ndarray | None = None
+    ) -> None:
+        self.blocks, self.observed, self.precision, self.mean = blocks, observed, precision, mean
+        self.shape = precision.shape
+        self.moments = observed.moments[:, : self.shape[1]]
+        self.has_intercept = self.shape[1] > blocks.n_features
+        self._probs = blocks.row_buffers(self.shape[0])
+        self._last: tuple[np.ndarray, float, np.ndarray] | None = None
+        self._samples: dict[int, SoftmaxObjective] = {}
+
+    @property
+    def n_rows(self) -> int:
+        """N."""
+        return self.blocks.n_rows
+
+    @property
+    def total_weight(self) -> float:
+        """sum_n c_n."""
+        return float(self.observed.class_sizes.sum())
+
+    @property
+    def moments_of_features(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the features, about zero if there is no intercept to take up the mean."""
+        if self.has_intercept:
+            return self.observed.mean, self.observed.variance
+        return np.zeros(self.blocks.n_features), self.observed.squares / self.total_weight
+
+    def value_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """J and dJ/dtheta = (P - Y)^T diag(c) [X, 1] + a * (theta - m), in one pass (none at the last theta)."""
+        if self._last is not None and self._last[0] is theta:
+            return self._last[1:]
+        log_partition, gradient = self.blocks.map_sum(kernels.expected_moments, theta, rows=self._probs)
+        centred = theta if self.mean is None else theta - self.mean
+        pull = self.precision * centred
+        value = log_partition - np.vdot(theta, self.moments) + 0.5 * np.vdot(pull, centred)
+        gradient -= self.moments
+        gradient += pull
+        self._last = theta, float(value), gradient
+        return float(value), gradient
+
+    def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
+        """H V at theta, without H."""
+        return self.blocks.map_sum(kernels.hessian_product, theta, V, rows=self._rows(theta)) + self.precision * V
+
+    def hessian(self, theta: np.ndarray) -> np.ndarray:
+        """H at theta, (K D', K D')."""
+        H = self.blocks.map_sum(kernels.hessian, theta, rows=self._rows(theta), coarse=True)
+        H[np.diag_indices_from(H)] += self.precision.ravel()
+        return H
+
+    def kronecker_factors(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A (K, K) and G (D', D') of H ~ A kron G / tr A + prior, from a sample of rows."""
+        sample = self.sample(max(4096, 100 * self.shape[1]))
+        A, G = sample.blocks.map_sum(kernels.kronecker_factors, theta, rows=sample._rows(theta))
+        if sample is not self:
+            _raise_diagonal(G[None], self.diagonal(theta).sum(axis=0)[None])
+        return A, G
+
+    def class_blocks(self, theta: np.ndarray) -> np.ndarray:
+        """The diagonal blocks of H without the prior, (K, D', D'), from the rows that matter for each class."""
+        sample = self.sample(max(4096, 40 * self.moments.size, self.n_rows // 16))
+        rows = sample._rows(theta)
+        mean_weight = sample.blocks.map_sum(kernels.class_spread, theta, rows=rows) / sample.n_rows
+        blocks = sample.blocks.map_sum(kernels.class_scatter, theta, 0.01 * mean_weight, rows=rows, coarse=True)
+        if sample is not self:
+            _raise_diagonal(blocks, self.diagonal(theta))
+        return blocks
+
+    def diagonal(self, theta: np.ndarray) -> np.ndarray:
+        """The diagonal of H without the prior, (K, D')."""
+        return self.blocks.map_sum(kernels.hessian_diagonal, theta, rows=self._rows(theta))
+
+    @property
+    def start_rows(self) -> int:
+        """The smallest sample whose optimum is a good start for all rows; at least N if none is."""
+        K, D = self.shape
+        enough = max(2048, 10 * K * D)
+        return enough if 4 * enough <= self.n_rows else self.n_rows
+
+    def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
+        """For each batch of one shuffled pass: theta -> N/B (P - Y)^T diag(c) [X, 1] + a * (theta - m)."""
+        for X, Y, c in self.blocks.batches(size, rng):
+            scale = self.n_rows / X.shape[0]
+            T, _ = kernels.observed_moments(X, Y, c, self.shape[0])
+
+            def gradient(theta: np.ndarray, X: Any = X, c: Any = c, T: Any = T, scale: float = scale) -> np.ndarray:
+                _, expected = kernels.expected_moments(X, None, c, theta)
+                centred = theta if self.mean is None else theta - self.mean
+                return scale * (expected - T[:, : self.shape[1]]) + self.precision * centred
+
+            yield gradient
+
+    @property
+    def factored(self) -> bool:
+        """Whether (D, D) matrices of the features are affordable."""
+        return self.shape[1] <= 2500
+
+    @cached_property
+    def free(self) -> np.ndarray | None:
+        """Coefficients along which no prior holds the optimum back, (K, D'); None if there can be no separation.
+
+        Free intercepts alone are held by the data, unless a class has no rows.
+        """
+        free = self.precision == 0
+        if free[:, : self.blocks.n_features].any():
+            return free
+        return free if self.has_intercept and free.any() and (self.observed.class_sizes == 0).any() else None
+
+    def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
+        """A direction along which J falls for ever, if the parameters or the Newton direction are one.
+
+        A direction that puts every row's own class on top is a proof of separation. Near a finite optimum Newton
+        steps vanish; towards one at infinity they go on moving some logit by about one.
+        """
+        if self.free is None:
+            return None
+        for candidate, slack, least in ((theta, 1e-12, 0.0), (direction, 1e-6, 0.3)):
+            V = np.where(self.free, candidate, 0.0)
+            found = self.blocks.map_sum(kernels.separation, V)
+            if found.spread > least and found.deficit <= slack * found.spread:
+                return V
+        return None
+
+    def settle_intercepts(self, theta: np.ndarray) -> np.ndarray | None:
+        """Theta with its free intercepts at their exact optimum given the weights, or None if there is none."""
+        sizes = self.observed.class_sizes
+        if (sizes == 0).any():
+            return None
+        value, gradient = self.value_gradient(theta)
+        for _ in range(5):
+            slope = gradient[:, -1]
+            if np.abs(slope).max() <= 1e-13 * sizes.sum():
+                return theta
+            A = self.blocks.map_sum(kernels.class_mixing, theta, rows=self._rows(theta))
+            moved = theta.copy()
+            moved[:, -1] -= np.linalg.lstsq(A, slope)[0]
+            moved_value, moved_gradient = self.value_gradient(moved)
+            if np.abs(moved_gradient[:, -1]).max() >= np.abs(slope).max():
+                break  # rounding: no closer than this
+            theta, value, gradient = moved, moved_value, moved_gradient
+        return theta if np.abs(gradient[:, -1]).max() <= 1e-10 * sizes.sum() else None
+
+    def least_norm(self, theta: np.ndarray) -> np.ndarray:
+        """Among parameters with the same probabilities and prior density, those of the smallest weights.
+
+        Where the prior is flat, adding one vector to all classes changes nothing, nor does any change along
+        combinations of features that are constant: duplicated columns share their weight, constant ones get none.
+        """
+        D = self.blocks.n_features
+        flat = np.flatnonzero((self.precision == 0).all(axis=0))
+        theta = theta.copy()
+        theta[:, flat] -= theta[:, flat].mean(axis=0)
+        flat = flat[flat < D]
+        if 0 < flat.size <= 2500:
+            mean, _ = self.moments_of_features
+            scatter = self.blocks.map_sum(kernels.scatter, mean, coarse=True)[np.ix_(flat, flat)]
+            constant = null_space(scatter)
+            if constant.shape[1]:
+                W = theta[:, flat]
+                lost = (W @ constant) @ constant.T
+                theta[:, flat] = W - lost
+                if self.has_intercept:
+                    theta[:, D] += lost @ mean[flat]
+        return theta
+
+    def gap_bound(self, gradient: np.ndarray) -> float | None:
+        """J - J* <= 1/2 sum g^2 / a over penalised coefficients, where all others have no slope."""
+        held = self.precision > 0
+        if not held[:, : self.blocks.n_features].all():
+            return None
+        return 0.5 * float((gradient[held] ** 2 / self.precision[held]).sum())
+
+    def sample(self, n_rows: int) -> SoftmaxObjective:
+        """The same objective on a random sample of the rows, scaled to stand for all of them."""
+        if n_rows >= self.n_rows:
+            return self
+        if n_rows not in self._samples:
+            blocks = self.blocks.sample(n_rows, np.random.default_rng(_SEED))
+            observed = ObservedMoments.of(blocks, self.shape[0])
+            self._samples[n_rows] = SoftmaxObjective(blocks, observed, self.precision, self.mean)
+        return self._samples[n_rows]
+
+    def _rows(self, theta: np.ndarray) -> list[np.ndarray] | None:
+        """The probabilities at theta if the last pass was made there; otherwise kernels compute them again."""
+        return self._probs if self._last is not None and self._last[0] is theta else None
+
+
+def _raise_diagonal(blocks: np.ndarray, diagonal: np.ndarray) -> None:
+    """Where a sample missed most of a rare feature, lift its diagonals (K, D, D) to those of all rows.
+
+    Elsewhere they are left alone: a little noise on the diagonal would bury the small eigenvalues.
+    """
+    i = np.arange(blocks.shape[1])
+    seen = blocks[:, i, i]
+    blocks[:, i, i] = np.where(seen < 0.5 * diagonal, diagonal, seen)
