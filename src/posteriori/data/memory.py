@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -167,4 +168,4 @@ def _slices(X: Any, n_classes: int) -> list[slice]:
         count = max(min(flops / _BLOCK_FLOPS, N / 512, 4), N * (D + n_classes) * 8 / _BLOCK_BYTES)
     count = 1 if count < 2 else 4 * int(np.ceil(count / 4)) if count > 2 else 2  # even shares for 2 or 4 threads
     edges = np.linspace(0, N, min(count, max(N, 1)) + 1).astype(int)
-    return [slice(int(i), int(j)) for i, j in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(int(i), int(j)) for i, j in pairwise(edges)]

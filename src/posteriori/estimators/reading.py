@@ -56,7 +56,7 @@ def read_for_prediction(estimator: Any, X: Any) -> Features:
 def check_features(estimator: Any, features: Features) -> None:
     """Raise unless the columns are those of the fit; warn if only one of both has names."""
     name = type(estimator).__name__
-    expected = getattr(estimator, "feature_names_in_", None)
+    expected: Any = getattr(estimator, "feature_names_in_", None)
     if features.names is not None and expected is None:
         warnings.warn(f"X has feature names, but {name} was fitted without feature names", stacklevel=5)
     elif features.names is None and expected is not None:

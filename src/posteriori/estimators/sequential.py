@@ -65,7 +65,7 @@ class Sequential:
             self.n_pass = 0.0
 
     def _steps(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
-        K, D = self.precision.shape
+        D = self.precision.shape[1]
         has_intercept = X.shape[1] < D
         mean = self.moments.mean if has_intercept else np.zeros(X.shape[1])
         variance = self.moments.variance if has_intercept else self.moments.variance + self.moments.mean**2

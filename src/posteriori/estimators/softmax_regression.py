@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -170,7 +170,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
                 )
         remember_features(self, features, named)
         self.classes_, self.solution_, self.n_iter_ = target.classes, solution, solution.n_iter
-        self._sequential = None
+        self._sequential: Sequential | None = None
         self._set_coefficients(coordinates.outward(theta))
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
@@ -262,9 +262,9 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             solver = _SOLVERS[solver]()
         elif not isinstance(solver, Solver):
             raise ValueError(f"solver={solver!r} is no solver: use one of {[*_SOLVERS]} or a solver object.")
-        if not isinstance(self.tol, Real) or not self.tol >= 0:
+        if not _is_number(self.tol) or not self.tol >= 0:
             raise ValueError(f"tol={self.tol!r} must be a number that is not negative.")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 0:
+        if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 0:
             raise ValueError(f"max_iter={self.max_iter!r} must be a whole number that is not negative.")
         if self.device not in (None, "cpu"):
             raise ValueError(f"device={self.device!r} is not available: use None or 'cpu'.")
@@ -298,7 +298,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
                     "as a number."
                 )
             return float(alpha) if given else 0.0
-        if not isinstance(given, Real) or not np.isfinite(given) or given < 0:
+        if not _is_number(given) or not np.isfinite(given) or given < 0:
             raise ValueError(f"penalize_intercept={given!r} must be a bool or a precision that is not negative.")
         return float(given)
 
@@ -331,3 +331,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             ConvergenceWarning,
             stacklevel=3,
         )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real)

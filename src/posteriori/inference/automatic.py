@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from posteriori.inference.lbfgs import LBFGS
 from posteriori.inference.newton import CurvedProblem, Newton, Precondition, forms_hessian
-from posteriori.inference.solution import Steps, run
+from posteriori.inference.solution import Iterate, Steps, run
 from posteriori.inference.solver import Solver
 
 __all__ = ["Automatic", "SampledProblem"]
@@ -21,8 +22,9 @@ _GROWTH = 8
 class SampledProblem(CurvedProblem, Protocol):
     """A problem over rows, of which a sample may stand for all."""
 
-    n_rows: int
-    start_rows: int
+    @property
+    def start_rows(self) -> int:
+        """The smallest sample whose optimum is a good start; at least N if none is."""
 
     def sample(self, n_rows: int) -> SampledProblem:
         """The same objective estimated from some of the rows."""
@@ -64,14 +66,16 @@ class Automatic(Solver):
         return theta, precondition.serve(problem, "blocks")
 
 
-def _lbfgs_start(problem: SampledProblem, theta: np.ndarray, tol: float, precondition: Precondition) -> Steps:
+def _lbfgs_start(
+    problem: SampledProblem, theta: np.ndarray, tol: float, precondition: Precondition
+) -> Generator[Iterate, None, np.ndarray]:
     """L-BFGS as long as it gains quickly; a Newton finish is worth about `patience` of its passes."""
     patience = 40 + problem.shape[1] / 4
     gaps: list[float] = []
     for now in LBFGS().steps(problem, theta, 0.1 * tol, precondition):
         yield now
         theta = now.theta
-        gaps.append(now.gap / abs(now.objective))
+        gaps.append((now.gap or 0.0) / abs(now.objective))
         if gaps[-1] <= 0.1 * tol:
             break
         if len(gaps) > 12:

@@ -40,7 +40,10 @@ class CurvedProblem(Problem, Protocol):
     """A problem that also knows its Hessian, whole or in parts that make a preconditioner."""
 
     precision: np.ndarray
-    n_rows: int
+
+    @property
+    def n_rows(self) -> int:
+        """N."""
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
         """H, (K D, K D)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class Solution:
     n_iter: int
     n_passes: int
     trace: list[TraceEntry] = field(repr=False)
-    separation: object | None = None
+    separation: Any = None
 
     @property
     def converged(self) -> bool:
@@ -99,7 +99,7 @@ class Solution:
 
 
 def run(
-    steps: Steps, max_iter: int, report: Callable[[int, Iterate], None] | None = None
+    steps: Generator[Iterate, None, Any], max_iter: int, report: Callable[[int, Iterate], None] | None = None
 ) -> tuple[Iterate, Status, list[TraceEntry]]:
     """Let a solver work until it ends, reaches `max_iter` or is interrupted; return the best iterate it saw."""
     trace: list[TraceEntry] = []

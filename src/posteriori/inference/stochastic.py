@@ -28,8 +28,13 @@ _SCHEDULES: dict[str, Callable[[float], float]] = {
 class StochasticProblem(CurvedProblem, Protocol):
     """A problem whose gradient can be estimated from a few rows."""
 
-    moments_of_features: tuple[np.ndarray, np.ndarray]
-    """Mean (D,) and variance (D,) of the features."""
+    @property
+    def moments_of_features(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (D,) and variance (D,) of the features."""
+
+    @property
+    def total_weight(self) -> float:
+        """sum_n c_n."""
 
     def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
         """For each batch of a shuffled pass, the function theta -> estimate of dJ/dtheta."""

@@ -27,7 +27,7 @@ class Sums(tuple):
 
     __slots__ = ()
 
-    def __add__(self, other: tuple) -> Sums:  # type: ignore[override]
+    def __add__(self, other: tuple) -> Sums:
         return Sums(a + b for a, b in zip(self, other, strict=True))
 
 

@@ -64,8 +64,8 @@ def logits(X: Any, theta: np.ndarray, out: np.ndarray | None = None) -> np.ndarr
     """f_kn = w_k . x_n + b_k, shape (K, n), into `out` if given."""
     W, b = split(theta, X.shape[1])
     if sp.issparse(X):
-        F = (X @ np.ascontiguousarray(W.T)).T
-        out = np.ascontiguousarray(F) if out is None else np.copyto(out, F) or out
+        out = np.empty((W.shape[0], X.shape[0])) if out is None else out
+        out[...] = (X @ np.ascontiguousarray(W.T)).T
     else:
         out = np.matmul(W, X.T, out=out)
     if b is not None:
@@ -160,10 +160,7 @@ def observed_moments(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int
     T[:, :D] = product.toarray() if sp.issparse(product) else product
     T[:, D] = R.sum(axis=1)
     weights = np.ones(n) if c is None else c
-    if sp.issparse(X):
-        squares = X.power(2).T @ weights
-    else:
-        squares = np.einsum("nd,nd->d", X, X) if c is None else c @ (X * X)
+    squares = X.power(2).T @ weights if sp.issparse(X) else np.einsum("nd,nd,n->d", X, X, weights)
     return Sums((T, squares))
 
 

@@ -209,7 +209,7 @@ class SoftmaxObjective:
         sizes = self.observed.class_sizes
         if (sizes == 0).any():
             return None
-        value, gradient = self.value_gradient(theta)
+        _, gradient = self.value_gradient(theta)
         for _ in range(5):
             slope = gradient[:, -1]
             if np.abs(slope).max() <= 1e-13 * sizes.sum():
@@ -217,10 +217,10 @@ class SoftmaxObjective:
             A = self.blocks.map_sum(kernels.class_mixing, theta, rows=self._rows(theta))
             moved = theta.copy()
             moved[:, -1] -= np.linalg.lstsq(A, slope)[0]
-            moved_value, moved_gradient = self.value_gradient(moved)
+            _, moved_gradient = self.value_gradient(moved)
             if np.abs(moved_gradient[:, -1]).max() >= np.abs(slope).max():
                 break  # rounding: no closer than this
-            theta, value, gradient = moved, moved_value, moved_gradient
+            theta, gradient = moved, moved_gradient
         return theta if np.abs(gradient[:, -1]).max() <= 1e-10 * sizes.sum() else None
 
     def least_norm(self, theta: np.ndarray) -> np.ndarray:
