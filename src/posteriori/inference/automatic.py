@@ -39,34 +39,31 @@ class Automatic(Solver):
 
     def steps(self, problem: SampledProblem, theta: np.ndarray, tol: float) -> Steps:
         """Iterate from theta until the Newton decrement is within tol * |J|."""
-        precondition, rtol = Precondition(problem), 0.3
+        precondition = Precondition(problem)
         if problem.start_rows < problem.n_rows:
-            theta, precondition = self._sample_start(problem, theta)
-            rtol = 0.1
-        elif not forms_hessian(problem):
-            theta = yield from _lbfgs_start(problem, theta, tol, precondition)
-        return (yield from Newton().steps(problem, theta, tol, precondition, rtol))
-
-    def _sample_start(self, problem: SampledProblem, theta: np.ndarray) -> tuple[np.ndarray, Precondition]:
-        """The optimum of ever larger samples, each started from the one before.
-
-        The optimum of n rows is about K D / 2 nats from that of all, so that is how exactly it is worth knowing.
-        """
-        sizes = [problem.start_rows]
-        while sizes[-1] * _GROWTH * 2 < problem.n_rows:
-            sizes.append(sizes[-1] * _GROWTH)
-        precondition = Precondition(problem.sample(sizes[0]))
-        for i, size in enumerate(sizes):
-            sample = problem.sample(size)
-            rough = 0.1 * theta.size / size
-            if i == 0:
-                theta = run(_lbfgs_start(sample, theta, rough, precondition), 200)[0].theta
-            precondition = precondition.serve(sample, "blocks")
-            theta = run(Newton(exact=False).steps(sample, theta, rough, precondition, 0.1, False), 100)[0].theta
-        return theta, precondition.serve(problem, "blocks")
+            theta, precondition = _sample_start(problem, theta)
+        if not forms_hessian(problem):
+            theta = yield from _quasi_newton(problem, theta, tol, precondition)
+        return (yield from Newton().steps(problem, theta, tol, precondition))
 
 
-def _lbfgs_start(
+def _sample_start(problem: SampledProblem, theta: np.ndarray) -> tuple[np.ndarray, Precondition]:
+    """The optimum of ever larger samples, each started from the one before, and a preconditioner from the last.
+
+    The optimum of n rows is about K D / 2 nats from that of all, so that is how exactly it is worth knowing.
+    """
+    size = problem.start_rows
+    precondition = Precondition(problem.sample(size))
+    while True:
+        sample = problem.sample(size)
+        theta = run(_quasi_newton(sample, theta, 0.1 * theta.size / size, precondition), 100)[0].theta
+        size *= _GROWTH
+        if 2 * size > problem.n_rows:
+            return theta, precondition.serve(problem, theta)
+        precondition = precondition.serve(problem.sample(size), theta)
+
+
+def _quasi_newton(
     problem: SampledProblem, theta: np.ndarray, tol: float, precondition: Precondition
 ) -> Generator[Iterate, None, np.ndarray]:
     """L-BFGS as long as it gains quickly; a Newton finish is worth about `patience` of its passes."""

@@ -16,6 +16,9 @@ from posteriori.inference.solver import Solver
 
 __all__ = ["LBFGS"]
 
+_FAR = 1e-4
+"""Relative gap above which a new preconditioner still pays."""
+
 
 @dataclass
 class LBFGS(Solver):
@@ -38,14 +41,14 @@ class LBFGS(Solver):
     ) -> Steps:
         """Iterate from theta until the Newton decrement is within tol * |J|.
 
-        The decrement is worked out only when L-BFGS's own estimate, which is often too low, suggests it.
+        The decrement is worked out only when L-BFGS's own estimate, which is often too low, suggests it. While that
+        says that the optimum is still far, the preconditioner is made anew after 8, 16, 32, ... iterations.
         """
         value, gradient = problem.value_gradient(theta)
         precondition = precondition or Precondition(problem)
-        apply = precondition.renew(theta)
-        renewal = max(8, int(2 * precondition.build_cost[precondition.kind]))
+        apply = precondition.at(theta)
         pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=self.memory)
-        target = tol
+        target, renewal = tol, 8
         for i in count(1):
             direction = -_two_loop(pairs, apply, gradient)
             gap = -0.5 * float(np.vdot(gradient, direction))
@@ -54,7 +57,7 @@ class LBFGS(Solver):
                 gap = newton_decrement(problem, theta, gradient)
                 yield Iterate(theta, value, gradient, gap)
                 if gap <= tol * abs(value):
-                    break
+                    return Status.CONVERGED
                 target *= 0.1
             found = line_search(problem.value_gradient, theta, value, gradient, direction)
             if found is None:
@@ -68,8 +71,11 @@ class LBFGS(Solver):
                 pairs.append((step, change, 1.0 / curvature))
             theta, value, gradient = found
             if i == renewal:
-                apply, renewal = precondition.renew(theta), 3 * renewal
-        return Status.CONVERGED
+                renewal *= 2
+                if gap > _FAR * abs(value) and precondition.worth_renewing(i):
+                    apply = precondition.renew(theta)
+                    pairs.clear()
+        raise AssertionError("unreachable")
 
 
 def _two_loop(

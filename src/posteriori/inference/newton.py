@@ -32,6 +32,8 @@ _THOROUGH = 1e7
 _LAST_STEPS = 4
 """Steps still taken once separation is proven, so that the parameters returned do separate the classes."""
 _BLOCK_BYTES = 400 << 20
+_CHEAP = 16.0
+"""Passes that a preconditioner may cost without much thought."""
 _MANY_PRODUCTS = 8
 """A solve that took more products than this pays for a better preconditioner."""
 
@@ -200,18 +202,24 @@ class Precondition:
         self.wasted = np.inf
         self.apply: Preconditioner = lambda R: R
 
-    def serve(self, problem: CurvedProblem, kind: str) -> Precondition:
-        """Go on with another problem of the same shape; the next one made will be of this kind."""
+    def serve(self, problem: CurvedProblem, theta: np.ndarray) -> Precondition:
+        """Go on with a larger problem of the same kind, with what the last one tells at theta."""
+        if np.isfinite(self.build_cost["blocks"]):
+            self.kind = "blocks"
+            self.renew(theta)
         other = Precondition(problem)
-        other.apply, other.wasted, other.best = self.apply, self.wasted, self.best
-        other.kind = self.kind
-        if kind != self.kind and np.isfinite(other.build_cost[kind]):
-            other.kind, other.wasted = kind, np.inf
+        other.kind, other.apply, other.wasted, other.best = self.kind, self.apply, 0.0, self.best
         return other
 
     def at(self, theta: np.ndarray) -> Preconditioner:
         """The preconditioner, made anew at theta once the last has cost more than a new one."""
         return self.renew(theta) if self.wasted >= self.build_cost[self.kind] else self.apply
+
+    def worth_renewing(self, n_passes: int) -> bool:
+        """Whether passes made so far justify a new one; of class blocks, if these are cheap enough."""
+        if self.build_cost["blocks"] <= _CHEAP:
+            self.kind = "blocks"
+        return self.build_cost[self.kind] <= max(_CHEAP, 0.5 * n_passes)
 
     def renew(self, theta: np.ndarray) -> Preconditioner:
         """The preconditioner made anew at theta."""

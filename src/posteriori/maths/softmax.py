@@ -253,7 +253,7 @@ def class_scatter(
 ) -> np.ndarray:
     """H_kk = sum_n c_n P_nk (1 - P_nk) x_n x_n^T, shape (K, D', D'), over rows that weigh at least floor_k.
 
-    With floor_k a hundredth of the mean weight, at most a hundredth of the block's trace is lost, and near an
+    With floor_k a tenth of the mean weight, at most a tenth of the block's trace is lost, and near an
     optimum only the few rows about which the model is in doubt are touched.
     """
     P = probabilities(X, theta, P)

@@ -144,7 +144,7 @@ class SoftmaxObjective:
         sample = self.sample(max(4096, 40 * self.moments.size, self.n_rows // 16))
         rows = sample._rows(theta)
         mean_weight = sample.blocks.map_sum(kernels.class_spread, theta, rows=rows) / sample.n_rows
-        blocks = sample.blocks.map_sum(kernels.class_scatter, theta, 0.01 * mean_weight, rows=rows, coarse=True)
+        blocks = sample.blocks.map_sum(kernels.class_scatter, theta, 0.1 * mean_weight, rows=rows, coarse=True)
         if sample is not self:
             _raise_diagonal(blocks, self.diagonal(theta))
         return blocks
