@@ -59,9 +59,10 @@ class MemoryBlocks:
 
     def _features(self, rows: Any) -> Any:
         """The rows as float64, shifted and scaled."""
-        X = self.X[rows]
-        if sp.issparse(X):
+        if sp.issparse(self.X):
+            X = _rows_of(self.X, rows) if isinstance(rows, slice) else self.X[rows]
             return X if self.scale is None else X @ sp.diags_array(self.scale)
+        X = self.X[rows]
         if self.shift is not None:
             X = np.subtract(X, self.shift, dtype=np.float64)
         elif X.dtype != np.float64:
@@ -150,6 +151,13 @@ def _merged(slices: list[slice], rows: list[np.ndarray] | None) -> tuple[list[sl
     groups = [slice(i, i + size) for i in range(0, len(slices), size)]
     joined = [slice(slices[g][0].start, slices[g][-1].stop) for g in groups]
     return joined, rows if rows is None or size == 1 else [np.concatenate(rows[g], axis=1) for g in groups]
+
+
+def _rows_of(X: sp.csr_array, rows: slice) -> sp.csr_array:
+    """Rows of a sparse matrix as a view: no entry is copied."""
+    entries = slice(X.indptr[rows.start], X.indptr[rows.stop])
+    indptr = X.indptr[rows.start : rows.stop + 1] - entries.start
+    return sp.csr_array((X.data[entries], X.indices[entries], indptr), shape=(rows.stop - rows.start, X.shape[1]))
 
 
 def _rescaled(c: np.ndarray, total: float) -> np.ndarray:

@@ -75,8 +75,8 @@ def _quasi_newton(
         gaps.append((now.gap or 0.0) / abs(now.objective))
         if gaps[-1] <= 0.1 * tol:
             break
-        if len(gaps) > 12:
-            speed = np.log(gaps[-7] / gaps[-1]) / 6
-            if np.log(gaps[-1] / tol) > patience * speed:
+        if len(gaps) > 20:
+            speed = np.log(max(gaps[-12:-6]) / max(gaps[-6:])) / 6
+            if np.log(max(gaps[-6:]) / tol) > patience * speed:
                 break
     return theta

@@ -16,6 +16,7 @@ from posteriori.inference.solver import Solver
 
 __all__ = ["LBFGS"]
 
+_TINY = np.finfo(float).tiny
 _FAR = 1e-4
 """Relative gap above which a new preconditioner still pays."""
 
@@ -89,6 +90,10 @@ def _two_loop(
         q -= weight * change
         weights.append(weight)
     q = precondition(q)
+    if pairs:
+        # where the preconditioner promised too long a step, the last pair knows better
+        step, change, _ = pairs[-1]
+        q *= min(1.0, float(np.vdot(step, change)) / max(float(np.vdot(change, precondition(change))), _TINY))
     for (step, change, rho), weight in zip(pairs, reversed(weights), strict=True):
         q += (weight - rho * float(np.vdot(change, q))) * step
     return q

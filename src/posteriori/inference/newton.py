@@ -9,7 +9,7 @@ import numpy as np
 
 from posteriori.inference.conjugate_gradient import NewtonStep, conjugate_gradient
 from posteriori.inference.line_search import line_search
-from posteriori.inference.precondition import Preconditioner, class_blocks, diagonal, kronecker
+from posteriori.inference.precondition import Preconditioner, class_blocks, kronecker
 from posteriori.inference.solution import Iterate, Problem, Status, Steps
 from posteriori.inference.solver import Solver
 from posteriori.maths.linalg import factored_spd
@@ -50,18 +50,11 @@ class CurvedProblem(Problem, Protocol):
     def hessian(self, theta: np.ndarray) -> np.ndarray:
         """H, (K D, K D)."""
 
-    def kronecker_factors(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A (K, K), G (D, D) with H ~ A kron G / tr A + prior."""
+    def kronecker_factors(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """A (K, K), G (L, L) with H ~ A kron G / tr A + prior for the L features named next; diag G of all."""
 
     def class_blocks(self, theta: np.ndarray) -> np.ndarray:
         """The diagonal blocks of H less the prior, (K, D, D)."""
-
-    def diagonal(self, theta: np.ndarray) -> np.ndarray:
-        """The diagonal of H less the prior, (K, D)."""
-
-    @property
-    def factored(self) -> bool:
-        """Whether (D, D) matrices of the features are affordable."""
 
     def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
         """A direction along which J falls for ever, if the parameters or the direction are one."""
@@ -190,11 +183,10 @@ class Precondition:
         self.problem = problem
         K, D = problem.shape
         N = problem.n_rows
-        self.kind = "kronecker" if problem.factored else "diagonal"
+        self.kind = "kronecker"
         self.build_cost = {
             "kronecker": 2.0 + D / (8.0 * K),
             "blocks": 2.0 + D / 10.0 + D * D / (8.0 * N),
-            "diagonal": 1.0,
         }
         if K * D * D * 8 > _BLOCK_BYTES:
             self.build_cost["blocks"] = np.inf
@@ -226,10 +218,8 @@ class Precondition:
         precision = self.problem.precision
         if self.kind == "kronecker":
             self.apply = kronecker(*self.problem.kronecker_factors(theta), precision)
-        elif self.kind == "blocks":
-            self.apply = class_blocks(self.problem.class_blocks(theta), precision)
         else:
-            self.apply = diagonal(self.problem.diagonal(theta), precision)
+            self.apply = class_blocks(self.problem.class_blocks(theta), precision)
         self.wasted, self.best = 0.0, np.inf
         return self.apply
 

@@ -13,18 +13,26 @@ import numpy as np
 
 from posteriori.maths.linalg import inverse_spd
 
-__all__ = ["Preconditioner", "class_blocks", "diagonal", "kronecker"]
+__all__ = ["Preconditioner", "class_blocks", "kronecker"]
 
 Preconditioner = Callable[[np.ndarray], np.ndarray]
 
 
-def kronecker(A: np.ndarray, G: np.ndarray, precision: np.ndarray) -> Preconditioner:
+def kronecker(
+    A: np.ndarray, G: np.ndarray, lead: np.ndarray, diagonal: np.ndarray, precision: np.ndarray
+) -> Preconditioner:
     """Inverse of A kron G / tr A + prior, in the eigenbasis of A.
 
     Parameters
     ----------
-    A : (K, K), G : (D, D)
-        Curvature over classes and over features.
+    A : (K, K)
+        Curvature over classes.
+    G : (L, L)
+        Curvature over the features `lead`.
+    lead : (L,)
+        Indices of these; of all others only the diagonal counts.
+    diagonal : (D,)
+        Of G over all features.
     precision : (K, D)
         Of the prior; its mean over classes is used, which is exact when it treats them alike.
     """
@@ -32,13 +40,17 @@ def kronecker(A: np.ndarray, G: np.ndarray, precision: np.ndarray) -> Preconditi
     eigenvalues, Q = np.linalg.eigh(A / np.trace(A))
     Q[:, 0] = 1.0 / np.sqrt(len(A))  # the null direction, known exactly
     Q[:, 1:] -= Q[:, :1] @ (Q[:, :1].T @ Q[:, 1:])
-    floor = 1e-8 * eigenvalues[-1]
-    inverses = np.stack([inverse_spd(max(v, floor) * G + np.diag(prior)) for v in eigenvalues[1:]])
+    eigenvalues = np.maximum(eigenvalues[1:], 1e-8 * eigenvalues[-1])
+    inverses = np.stack([inverse_spd(v * G + np.diag(prior[lead])) for v in eigenvalues])
+    others = np.multiply.outer(eigenvalues, diagonal) + prior if lead.size < prior.size else None
 
     def apply(R: np.ndarray) -> np.ndarray:
         Z = Q.T @ R
+        led = np.matmul(inverses, Z[1:, lead, None])[:, :, 0]
         Z[0] = _prior_only(Z[0], prior)
-        Z[1:] = np.matmul(inverses, Z[1:, :, None])[:, :, 0]
+        if others is not None:
+            Z[1:] = np.divide(Z[1:], others, out=np.zeros_like(others), where=others > 0)
+        Z[1:, lead] = led
         return Q @ Z
 
     return apply
@@ -48,14 +60,6 @@ def class_blocks(blocks: np.ndarray, precision: np.ndarray) -> Preconditioner:
     """Inverse of the Hessian's diagonal blocks (K, D, D) + prior, applied across the null direction."""
     inverses = np.stack([inverse_spd(B + np.diag(a)) for B, a in zip(blocks, precision, strict=True)])
     return _across(lambda R: np.matmul(inverses, R[:, :, None])[:, :, 0], precision)
-
-
-def diagonal(curvature: np.ndarray, precision: np.ndarray) -> Preconditioner:
-    """Inverse of the Hessian's diagonal (K, D) + prior, applied across the null direction."""
-    total = curvature + precision
-    inverse = np.zeros_like(total)
-    np.divide(1.0, total, out=inverse, where=total > 0)
-    return _across(lambda R: inverse * R, precision)
 
 
 def _across(apply: Preconditioner, precision: np.ndarray) -> Preconditioner:

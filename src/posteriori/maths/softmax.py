@@ -229,18 +229,26 @@ def class_mixing(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.
 
 
 def kronecker_factors(
-    X: np.ndarray, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None
+    X: Any,
+    Y: Any,
+    c: np.ndarray | None,
+    theta: np.ndarray,
+    columns: np.ndarray | None = None,
+    P: np.ndarray | None = None,
 ) -> Sums:
     """A = sum_n c_n (diag P_n - P_n P_n^T) (K, K) and G = sum_n c_n tr(diag P_n - P_n P_n^T) x_n x_n^T.
 
     Their Kronecker product over tr A has the Hessian's trace structure: exact if curvature and features were
-    independent. Rows about which the model is sure count for nothing in either.
+    independent. Rows about which the model is sure count for nothing in either. With `columns`, G is of these alone.
     """
     P = probabilities(X, theta, P)
     A = class_mixing(X, Y, c, theta, P)
     R = P if c is None else P * c
-    spread = R.sum(axis=0) - np.einsum("kn,kn->n", R, P)
-    return Sums((A, gram(X, np.maximum(spread, 0.0), theta.shape[1] > X.shape[1])))
+    spread = np.maximum(R.sum(axis=0) - np.einsum("kn,kn->n", R, P), 0.0)
+    has_intercept = theta.shape[1] > X.shape[1]
+    if columns is not None:
+        X = X[:, columns]
+    return Sums((A, gram(X, spread, has_intercept)))
 
 
 def class_scatter(

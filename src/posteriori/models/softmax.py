@@ -66,6 +66,12 @@ class ObservedMoments:
         return bool(np.isfinite(self.moments).all() and np.isfinite(self.squares).all())
 
 
+_MOST_FEATURES = 2500
+"""Up to here (D, D) matrices of all features are made."""
+_LEADING = 512
+"""Beyond, of this many."""
+
+
 class SoftmaxObjective:
     """J, its gradient and its curvature for one data set and one Gaussian prior.
 
@@ -131,13 +137,27 @@ class SoftmaxObjective:
         H[np.diag_indices_from(H)] += self.precision.ravel()
         return H
 
-    def kronecker_factors(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A (K, K) and G (D', D') of H ~ A kron G / tr A + prior, from a sample of rows."""
-        sample = self.sample(max(4096, 100 * self.shape[1]))
-        A, G = sample.blocks.map_sum(kernels.kronecker_factors, theta, rows=sample._rows(theta))
+    def kronecker_factors(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """A (K, K), G (L, L) of H ~ A kron G / tr A + prior for some coefficients, which ones, and diag G of all.
+
+        From a sample of rows; with very many features G is of the heaviest and the intercept alone.
+        """
+        K, D = self.shape
+        lead = np.arange(D) if D <= _MOST_FEATURES else self._heaviest
+        columns = None if lead.size == D else lead[: lead.size - self.has_intercept]
+        sample = self.sample(max(4096, 100 * D if columns is None else 0))
+        A, G = sample.blocks.map_sum(kernels.kronecker_factors, theta, columns, rows=sample._rows(theta), coarse=True)
+        diagonal = G.diagonal()
         if sample is not self:
-            _raise_diagonal(G[None], self.diagonal(theta).sum(axis=0)[None])
-        return A, G
+            diagonal = self.diagonal(theta).sum(axis=0)
+            _raise_diagonal(G[None], diagonal[None, lead])
+        return A, G, lead, diagonal
+
+    @cached_property
+    def _heaviest(self) -> np.ndarray:
+        """The features with the largest sums of squares, and the intercept, last."""
+        columns = np.sort(np.argsort(-self.observed.squares, kind="stable")[:_LEADING])
+        return np.append(columns, self.blocks.n_features) if self.has_intercept else columns
 
     def class_blocks(self, theta: np.ndarray) -> np.ndarray:
         """The diagonal blocks of H without the prior, (K, D', D'), from the rows that matter for each class."""
@@ -172,11 +192,6 @@ class SoftmaxObjective:
                 return scale * (expected - T[:, : self.shape[1]]) + self.precision * centred
 
             yield gradient
-
-    @property
-    def factored(self) -> bool:
-        """Whether (D, D) matrices of the features are affordable."""
-        return self.shape[1] <= 2500
 
     @cached_property
     def free(self) -> np.ndarray | None:
