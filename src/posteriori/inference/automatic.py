@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from posteriori.inference.lbfgs import LBFGS
-from posteriori.inference.newton import CurvedProblem, Newton, Precondition, forms_hessian
-from posteriori.inference.solution import Iterate, Steps, run
+from posteriori.inference.newton import Newton, forms_hessian
+from posteriori.inference.precondition import Precondition
+from posteriori.inference.problem import SampledProblem
+from posteriori.inference.solution import Iterate, Status, Steps, run
 from posteriori.inference.solver import Solver
 
-__all__ = ["Automatic", "SampledProblem"]
+__all__ = ["Automatic"]
 
 _GROWTH = 8
 """From one sample to the next."""
-
-
-class SampledProblem(CurvedProblem, Protocol):
-    """A problem over rows, of which a sample may stand for all."""
-
-    @property
-    def start_rows(self) -> int:
-        """The smallest sample whose optimum is a good start; at least N if none is."""
-
-    def sample(self, n_rows: int) -> SampledProblem:
-        """The same objective estimated from some of the rows."""
 
 
 @dataclass
@@ -41,26 +31,38 @@ class Automatic(Solver):
         """Iterate from theta until the Newton decrement is within tol * |J|."""
         precondition = Precondition(problem)
         if problem.start_rows < problem.n_rows:
-            theta, precondition = _sample_start(problem, theta)
+            theta, precondition, interrupted = _sample_start(problem, theta, precondition)
+            if interrupted:
+                yield Iterate(theta, *problem.value_gradient(theta))
+                raise KeyboardInterrupt
         if not forms_hessian(problem):
             theta = yield from _quasi_newton(problem, theta, tol, precondition)
         return (yield from Newton().steps(problem, theta, tol, precondition))
 
 
-def _sample_start(problem: SampledProblem, theta: np.ndarray) -> tuple[np.ndarray, Precondition]:
+def _sample_start(
+    problem: SampledProblem, start: np.ndarray, precondition: Precondition
+) -> tuple[np.ndarray, Precondition, bool]:
     """The optimum of ever larger samples, each started from the one before, and a preconditioner from the last.
 
-    The optimum of n rows is about K D / 2 nats from that of all, so that is how exactly it is worth knowing.
+    The optimum of n rows is about K D / 2 nats from that of all, so that is how exactly it is worth knowing. Should
+    it be worse than the start for all rows, the start it is.
     """
-    size = problem.start_rows
-    precondition = Precondition(problem.sample(size))
+    size, theta, before = problem.start_rows, start, np.inf
+    served = Precondition(problem.sample(size))
     while True:
-        sample = problem.sample(size)
-        theta = run(_quasi_newton(sample, theta, 0.1 * theta.size / size, precondition), 100)[0].theta
+        rough = 0.1 * theta.size / size
+        best, status, trace = run(_quasi_newton(problem.sample(size), theta, rough, served), 100)
+        theta, before = best.theta, min(before, trace[0].objective)
+        if status is Status.INTERRUPTED:
+            return theta, precondition, True
         size *= _GROWTH
         if 2 * size > problem.n_rows:
-            return theta, precondition.serve(problem, theta)
-        precondition = precondition.serve(problem.sample(size), theta)
+            break
+        served = served.serve(problem.sample(size), theta)
+    if problem.value_gradient(theta)[0] > before:
+        return start, precondition, False
+    return theta, served.serve(problem, theta), False
 
 
 def _quasi_newton(

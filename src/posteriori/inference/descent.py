@@ -8,7 +8,8 @@ from itertools import count
 import numpy as np
 
 from posteriori.inference.line_search import line_search
-from posteriori.inference.newton import CurvedProblem, newton_decrement
+from posteriori.inference.newton import newton_decrement
+from posteriori.inference.problem import CurvedProblem
 from posteriori.inference.solution import Iterate, Status, Steps
 from posteriori.inference.solver import Solver
 

@@ -11,11 +11,19 @@ from collections.abc import Callable
 
 import numpy as np
 
+from posteriori.inference.problem import CurvedProblem
 from posteriori.maths.linalg import inverse_spd
 
-__all__ = ["Preconditioner", "class_blocks", "kronecker"]
+__all__ = ["Precondition", "Preconditioner", "class_blocks", "kronecker"]
 
 Preconditioner = Callable[[np.ndarray], np.ndarray]
+
+_BLOCK_BYTES = 400 << 20
+"""Most memory for class blocks."""
+_CHEAP = 16.0
+"""Passes that a preconditioner may cost without much thought."""
+_MANY_PRODUCTS = 8
+"""A solve that took more products than this pays for a better preconditioner."""
 
 
 def kronecker(
@@ -78,3 +86,63 @@ def _across(apply: Preconditioner, precision: np.ndarray) -> Preconditioner:
 
 def _prior_only(r: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return np.divide(r, prior, out=np.zeros_like(r), where=prior > 0)
+
+
+class Precondition:
+    """The preconditioner in use: Kronecker while that serves, class blocks once solves take long.
+
+    Costs are counted in Hessian products, by operations and not by the clock, so that a fit can be repeated.
+    """
+
+    def __init__(self, problem: CurvedProblem) -> None:
+        self.problem = problem
+        K, D = problem.shape
+        N = problem.n_rows
+        self.kind = "kronecker"
+        self.build_cost = {
+            "kronecker": 2.0 + D / (8.0 * K),
+            "blocks": 2.0 + D / 10.0 + D * D / (8.0 * N),
+        }
+        if K * D * D * 8 > _BLOCK_BYTES:
+            self.build_cost["blocks"] = np.inf
+        self.best = np.inf
+        self.wasted = np.inf
+        self.apply: Preconditioner = lambda R: R
+
+    def serve(self, problem: CurvedProblem, theta: np.ndarray) -> Precondition:
+        """Go on with a larger problem of the same kind, with what the last one tells at theta."""
+        if np.isfinite(self.build_cost["blocks"]):
+            self.kind = "blocks"
+            self.renew(theta)
+        other = Precondition(problem)
+        other.kind, other.apply, other.wasted, other.best = self.kind, self.apply, 0.0, self.best
+        return other
+
+    def at(self, theta: np.ndarray) -> Preconditioner:
+        """The preconditioner, made anew at theta once the last has cost more than a new one."""
+        return self.renew(theta) if self.wasted >= self.build_cost[self.kind] else self.apply
+
+    def worth_renewing(self, n_passes: int) -> bool:
+        """Whether passes made so far justify a new one; of class blocks, if these are cheap enough."""
+        if self.build_cost["blocks"] <= _CHEAP:
+            self.kind = "blocks"
+        return self.build_cost[self.kind] <= max(_CHEAP, 0.5 * n_passes)
+
+    def renew(self, theta: np.ndarray) -> Preconditioner:
+        """The preconditioner made anew at theta."""
+        precision = self.problem.precision
+        if self.kind == "kronecker":
+            self.apply = kronecker(*self.problem.kronecker_factors(theta), precision)
+        else:
+            self.apply = class_blocks(self.problem.class_blocks(theta), precision)
+        self.wasted, self.best = 0.0, np.inf
+        return self.apply
+
+    def learn(self, n_products: int, rtol: float) -> None:
+        """Judge it by the products the last solve took, for each tenfold gain, beyond the best since it was made."""
+        if self.kind == "kronecker" and n_products > max(_MANY_PRODUCTS, 0.25 * self.build_cost["blocks"]):
+            self.kind, self.wasted = "blocks", np.inf
+            return
+        decades = -np.log10(rtol)
+        self.best = min(self.best, n_products / decades)
+        self.wasted += n_products - self.best * decades

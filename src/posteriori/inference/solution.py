@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Iterate", "Problem", "Solution", "Status", "Steps", "TraceEntry", "run"]
+__all__ = ["Iterate", "Solution", "Status", "Steps", "TraceEntry", "run"]
 
 
 class Status(Enum):
@@ -23,18 +23,6 @@ class Status(Enum):
 
     def __str__(self) -> str:
         return self.value
-
-
-class Problem(Protocol):
-    """What solvers ask of an objective J over parameters of a given shape."""
-
-    shape: tuple[int, int]
-
-    def value_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """J and its gradient."""
-
-    def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
-        """The Hessian at theta times V."""
 
 
 class Iterate(NamedTuple):

@@ -6,13 +6,14 @@ x itself, Delta W = -eta (g_W - g_b mu)/s^2 and Delta b = -eta g_b - Delta W mu:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from posteriori.inference.newton import CurvedProblem, newton_decrement
+from posteriori.inference.newton import newton_decrement
+from posteriori.inference.problem import StochasticProblem
 from posteriori.inference.solution import Iterate, Status, Steps
 from posteriori.inference.solver import Solver
 
@@ -23,21 +24,6 @@ _SCHEDULES: dict[str, Callable[[float], float]] = {
     "sqrt": lambda t: (1.0 + t) ** -0.5,
     "inverse": lambda t: 1.0 / (1.0 + t),
 }
-
-
-class StochasticProblem(CurvedProblem, Protocol):
-    """A problem whose gradient can be estimated from a few rows."""
-
-    @property
-    def moments_of_features(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (D,) and variance (D,) of the features."""
-
-    @property
-    def total_weight(self) -> float:
-        """sum_n c_n."""
-
-    def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
-        """For each batch of a shuffled pass, the function theta -> estimate of dJ/dtheta."""
 
 
 @dataclass

@@ -142,7 +142,7 @@ class SoftmaxObjective:
 
         From a sample of rows; with very many features G is of the heaviest and the intercept alone.
         """
-        K, D = self.shape
+        D = self.shape[1]
         lead = np.arange(D) if D <= _MOST_FEATURES else self._heaviest
         columns = None if lead.size == D else lead[: lead.size - self.has_intercept]
         sample = self.sample(max(4096, 100 * D if columns is None else 0))

@@ -1,0 +1,70 @@
+"""What solvers ask of a problem: the less they need, the more they can solve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+
+__all__ = ["CurvedProblem", "Problem", "SampledProblem", "StochasticProblem"]
+
+
+class Problem(Protocol):
+    """What solvers ask of an objective J over parameters of a given shape."""
+
+    shape: tuple[int, int]
+
+    def value_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """J and its gradient."""
+
+    def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
+        """The Hessian at theta times V."""
+
+
+class CurvedProblem(Problem, Protocol):
+    """A problem that also knows its Hessian, whole or in parts that make a preconditioner."""
+
+    precision: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """N."""
+
+    def hessian(self, theta: np.ndarray) -> np.ndarray:
+        """H, (K D, K D)."""
+
+    def kronecker_factors(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """A (K, K), G (L, L) with H ~ A kron G / tr A + prior for the L features named next; diag G of all."""
+
+    def class_blocks(self, theta: np.ndarray) -> np.ndarray:
+        """The diagonal blocks of H less the prior, (K, D, D)."""
+
+    def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
+        """A direction along which J falls for ever, if the parameters or the direction are one."""
+
+
+class SampledProblem(CurvedProblem, Protocol):
+    """A problem over rows, of which a sample may stand for all."""
+
+    @property
+    def start_rows(self) -> int:
+        """The smallest sample whose optimum is a good start; at least N if none is."""
+
+    def sample(self, n_rows: int) -> SampledProblem:
+        """The same objective estimated from some of the rows."""
+
+
+class StochasticProblem(CurvedProblem, Protocol):
+    """A problem whose gradient can be estimated from a few rows."""
+
+    @property
+    def moments_of_features(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (D,) and variance (D,) of the features."""
+
+    @property
+    def total_weight(self) -> float:
+        """sum_n c_n."""
+
+    def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
+        """For each batch of a shuffled pass, the function theta -> estimate of dJ/dtheta."""
