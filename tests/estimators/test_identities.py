@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse as sp
 
-from posteriori import ConvergenceWarning, SeparationWarning, SoftmaxRegression, Status
+from posteriori import SeparationWarning, SoftmaxRegression, Status
 
 N, D, K = 60, 4, 3
 quick = settings(max_examples=25, deadline=None, derandomize=True)
@@ -130,7 +130,7 @@ def test_duplicated_columns_share_their_weight_without_a_prior():
 def test_constant_columns_get_no_weight(alpha, value):
     plain = SoftmaxRegression(alpha).fit(X, Y)
     model = SoftmaxRegression(alpha).fit(np.column_stack([X[:, :2], np.full(N, value), X[:, 2:]]), Y)
-    assert np.abs(model.coef_[:, 2] * max(abs(value), 1.0)).max() < 1e-6
+    assert np.abs(model.coef_[:, 2]).max() < 1e-7
     np.testing.assert_allclose(np.delete(model.coef_, 2, axis=1), plain.coef_, atol=1e-6)
 
 
@@ -200,18 +200,10 @@ def test_a_prediction_does_not_depend_on_its_batch(convert):
         np.testing.assert_allclose(model.predict_proba(X[rows]), together[rows], atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:Not converged")
 @pytest.mark.parametrize("solver", ["auto", "newton", "lbfgs", "gd", "sgd"])
 def test_fits_are_deterministic(solver):
-    def fit():
-        return SoftmaxRegression(solver=solver, max_iter=5, random_state=3).fit(X, Y)
-
-    if solver in ("gd", "sgd"):
-        with pytest.warns(ConvergenceWarning):
-            first = fit()
-        with pytest.warns(ConvergenceWarning):
-            second = fit()
-    else:
-        first, second = fit(), fit()
+    first, second = (SoftmaxRegression(solver=solver, max_iter=20, random_state=3).fit(X, Y) for _ in range(2))
     assert first.coef_.any()
     np.testing.assert_array_equal(first.coef_, second.coef_)
     np.testing.assert_array_equal(first.intercept_, second.intercept_)

@@ -82,7 +82,7 @@ def test_the_matrix_is_not_modified():
     assert r.tolist() == [1.0] * 4
 
 
-@decades
+@pytest.mark.parametrize("decades", [0, 4])
 @given(seeds, st.integers(1, 8), st.data())
 @settings(deadline=None, max_examples=50)
 def test_null_space_is_numpys(decades, seed, size, data):

@@ -94,12 +94,12 @@ class MemoryBlocks:
         return total.value
 
     def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any) -> np.ndarray:
-        """The (n, K) results of ``kernel(X_b, *params)``, which returns (K, n_b), for all rows."""
+        """The results of ``kernel(X_b, *params)``, (K, n_b) each, side by side for all rows: (K, N)."""
         self.n_passes += 1
-        out = np.empty((self.n_rows, self.n_classes))
+        out = np.empty((self.n_classes, self.n_rows))
 
         def task(i: int) -> None:
-            out[self.slices[i]] = kernel(self._features(self.slices[i]), *params).T
+            out[:, self.slices[i]] = kernel(self._features(self.slices[i]), *params)
 
         run_tasks(task, len(self.slices), self.n_threads)
         return out

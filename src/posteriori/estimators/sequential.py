@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from posteriori.data import Target
-from posteriori.inference.stochastic import Averaged, RunningMoments, scaled_direction
+from posteriori.inference.stochastic import Averaged, RunningMoments, scaled_direction, shrunk
 
 __all__ = ["Sequential"]
 
@@ -81,8 +81,8 @@ class Sequential:
             p -= p.max()
             np.exp(p, out=p)
             p /= p.sum()
-            gradient = np.multiply.outer(c * (p - y), x) + (c / self.n_rows) * (self.precision * theta)
-            rate = eta * (1.0 + self.n_visited / max(self.n_rows, 100.0)) ** -0.6
-            theta = theta + rate * scaled_direction(gradient, mean, variance)
+            rate = eta * (1.0 + self.n_visited / 100.0) ** -0.6
+            theta = theta + rate * scaled_direction(np.multiply.outer(c * (p - y), x), mean, variance)
+            theta = shrunk(theta, rate * c / self.n_rows, self.precision, mean, variance)
             self.average.add(theta)
         self._last = theta

@@ -19,7 +19,13 @@ from posteriori.data import (
     usable_threads,
 )
 from posteriori.estimators.progress import progress
-from posteriori.estimators.reading import read_for_fit, read_for_prediction, read_labels, remember_features
+from posteriori.estimators.reading import (
+    check_features,
+    read_for_fit,
+    read_for_prediction,
+    read_labels,
+    remember_features,
+)
 from posteriori.estimators.sequential import Sequential
 from posteriori.estimators.solving import softmax_problem, solve
 from posteriori.exceptions import ConvergenceWarning, SeparationWarning
@@ -182,7 +188,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
 
         N, which weighs the prior against the rows, is the number of rows seen so far. A call that begins a pass with
         the same rows as the very first call is taken for a repetition: N then stays as it is, so that repeated passes
-        approach the optimum that `fit` finds. Features need no scaling: steps follow their running moments.
+        approach the optimum that `fit` finds. Features need no scaling: steps follow their running moments. After a
+        `fit` it starts anew.
 
         Parameters
         ----------
@@ -206,15 +213,13 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         features, target, named = read_for_fit(X, y, sample_weight, declared, self.class_weight)
         raise_if_not_finite(features.matrix, features.names)
         if state is None:
+            precision = self._precision(len(target.classes), features.matrix.shape[1])
+            state = self._sequential = Sequential(np.zeros(precision.shape), precision)
             remember_features(self, features, named)
             self.classes_ = target.classes
-            K, D = len(target.classes), features.matrix.shape[1]
-            state = self._sequential = Sequential(np.zeros((K, D + self.fit_intercept)), self._precision(K, D))
-        elif features.matrix.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {features.matrix.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
+            self.__dict__.pop("solution_", None)
+        else:
+            check_features(self, features)
         state.visit(features.matrix, target)
         self._set_coefficients(state.theta)
         self.n_iter_ = state.n_visited
@@ -222,36 +227,39 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Logits w_k . x + b_k, (n, K); for two classes the log-odds of the second, (n,)."""
-        F = self._map_rows(kernels.logits, X)
-        return F[:, 1] - F[:, 0] if F.shape[1] == 2 else F
+        F = self._logits(X)
+        return (F[1] - F[0]) if len(F) == 2 else F.T
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the class probabilities, (n, K): exact, however small."""
-        return self._map_rows(lambda X, theta: kernels.log_softmax(kernels.logits(X, theta)), X)
+        return kernels.log_softmax(self._logits(X)).T
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities, (n, K)."""
-        return self._map_rows(lambda X, theta: kernels.probabilities(X, theta, None), X)
+        P = self._logits(X)
+        kernels.softmax(P)
+        return P.T
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row, (n,)."""
-        best = self._map_rows(kernels.logits, X).argmax(axis=1)
+        best = self._logits(X).argmax(axis=0)
         return self.classes_[best]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; y and sample_weight may be names of columns of X."""
         return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
 
-    def _map_rows(self, kernel: Any, X: Any) -> np.ndarray:
-        """The kernel's (n, K) results for the rows of X."""
+    def _logits(self, X: Any) -> np.ndarray:
+        """w_k . x + b_k, (K, n)."""
         features = read_for_prediction(self, X)
         theta = np.column_stack([self.coef_, self.intercept_])
         blocks = MemoryBlocks(features.matrix, None, None, len(self.classes_), n_threads=usable_threads(self.n_jobs))
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
-            out = blocks.map_rows(kernel, theta)
-        if not np.isfinite(out).all():
+            F = blocks.map_rows(kernels.logits, theta)
+        if not np.isfinite(F).all():
             raise_if_not_finite(features.matrix, features.names)
-        return out
+            np.nan_to_num(F, copy=False)  # finite features, but logits beyond the range of numbers
+        return F
 
     def _validated_solver(self) -> Solver:
         """The solver, once all constructor arguments have been checked."""
@@ -262,6 +270,13 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             solver = _SOLVERS[solver]()
         elif not isinstance(solver, Solver):
             raise ValueError(f"solver={solver!r} is no solver: use one of {[*_SOLVERS]} or a solver object.")
+        solver.validate()
+        if self.n_jobs is not None and not isinstance(self.n_jobs, (int, np.integer)):
+            raise ValueError(f"n_jobs={self.n_jobs!r} must be a whole number or None.")
+        if not isinstance(self.fit_intercept, (bool, np.bool_)):
+            raise ValueError(f"fit_intercept={self.fit_intercept!r} must be True or False.")
+        if not isinstance(self.verbose, (bool, int, np.integer)):
+            raise ValueError(f"verbose={self.verbose!r} must be a whole number.")
         if not _is_number(self.tol) or not self.tol >= 0:
             raise ValueError(f"tol={self.tol!r} must be a number that is not negative.")
         if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 0:

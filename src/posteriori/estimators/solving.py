@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils import check_random_state
 from posteriori.data import Features, MemoryBlocks, Target, raise_if_not_finite
 from posteriori.inference import (
     Iterate,
+    Newton,
     Solution,
     Solver,
     Status,
@@ -97,8 +99,8 @@ def softmax_problem(
         raise_if_not_finite(X, features.names)
     has_intercept = precision.shape[1] > X.shape[1]
     coordinates = Coordinates.safe_for(X, observed, has_intercept and not precision[:, -1].any())
-    if coordinates != Coordinates():
-        shift, scale = coordinates.shift, coordinates.scale
+    shift, scale = coordinates.shift, coordinates.scale
+    if shift is not None or scale is not None:
         blocks = MemoryBlocks(X, Y, target.weights, K, shift=shift, scale=scale, n_threads=n_threads)
         observed = ObservedMoments.of(blocks, K)
     return SoftmaxObjective(blocks, observed, coordinates.precision(precision)), coordinates
@@ -124,16 +126,14 @@ def solve(
     n_iter = len(trace) - 1
     theta, gap, bound, separation = best.theta, best.gap, None, None
     if status is not Status.INTERRUPTED:
-        if gap is None or objective.free is not None or status is Status.SEPARATED:
-            _, gradient = objective.value_gradient(theta)
-            direction = newton_direction(objective, theta, gradient)
-            gap = direction.decrement if gap is None else gap
-            recession = objective.separated(theta, direction.direction)
-            if recession is not None:
-                status = Status.SEPARATED
-                spread = np.sqrt(objective.observed.variance)
-                separation = separated_classes(objective.blocks, recession, spread)
-        if separation is None:
+        if status is not Status.CONVERGED or gap is None:
+            gap = newton_direction(objective, theta, objective.value_gradient(theta)[1]).decrement
+            if status is Status.ITERATION_LIMIT and gap <= tol * abs(objective.value_gradient(theta)[0]):
+                status = Status.CONVERGED
+        if (recession := _recession(objective, theta)) is not None:
+            status = Status.SEPARATED
+            separation = separated_classes(objective.blocks, recession, np.sqrt(objective.observed.variance))
+        else:
             theta, bound = _bounded(objective, theta)
     theta = objective.least_norm(theta)
     value, gradient = objective.value_gradient(theta)
@@ -150,6 +150,20 @@ def solve(
         trace=trace,
         separation=separation,
     )
+
+
+def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | None:
+    """A direction along which J falls for ever, if there is one: looked for where Newton's method would go."""
+    if objective.free is None:
+        return None
+    for now in islice(Newton().steps(objective, theta, 0.0), 30):
+        step = newton_direction(objective, now.theta, now.gradient)
+        found = objective.separated(now.theta, step.direction)
+        if found is not None:
+            return found
+        if step.decrement <= 1e-14 * abs(now.objective):
+            break
+    return None
 
 
 def _bounded(objective: SoftmaxObjective, theta: np.ndarray) -> tuple[np.ndarray, float | None]:

@@ -47,7 +47,9 @@ def conjugate_gradient(
         n += 1
         H_search = product(search)
         curvature = float(np.vdot(search, H_search))
-        if not curvature > 0:  # no curvature along the search: a flat direction, or rounding
+        if not curvature > 0:  # a flat direction, or rounding: all there is to say comes from the preconditioner
+            if n == 1:
+                return NewtonStep(z, 0.5 * rz, n)
             break
         alpha = rz / curvature
         direction += alpha * search

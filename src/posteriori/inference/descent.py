@@ -41,14 +41,16 @@ class GradientDescent(Solver):
     tol: float | None = None
     max_iter: int | None = None
 
+    def validate(self) -> None:
+        """Raise unless the parameters make sense."""
+        super().validate()
+        known = ("backtracking", "fixed", "decreasing")
+        self.require(self.schedule in known, "schedule", f"one of {known}")
+        self.require(self.step is None or self.step > 0, "step", "positive, or None for 1 / L")
+        self.require(self.decay >= 0, "decay", "not negative")
+
     def steps(self, problem: CurvedProblem, theta: np.ndarray, tol: float) -> Steps:
         """Iterate from theta until the Newton decrement, looked at ever less often, is within tol * |J|."""
-        if self.schedule not in ("backtracking", "fixed", "decreasing"):
-            raise ValueError(
-                f"GradientDescent(schedule={self.schedule!r}) is unknown: use 'backtracking', 'fixed' or 'decreasing'."
-            )
-        if self.step is not None and not self.step > 0:
-            raise ValueError(f"GradientDescent(step={self.step!r}) must be positive, or None for 1 / L.")
         eta = self.step or 1.0 / largest_curvature(problem)
         value, gradient = problem.value_gradient(theta)
         start, next_look = value, 0
@@ -65,7 +67,9 @@ class GradientDescent(Solver):
             if self.schedule == "backtracking":
                 found = line_search(problem.value_gradient, theta, value, gradient, -2.0 * eta * gradient)
                 if found is None:
-                    return Status.ITERATION_LIMIT
+                    gap = newton_decrement(problem, theta, gradient)
+                    yield Iterate(theta, value, gradient, gap)
+                    return Status.CONVERGED if gap <= tol * abs(value) else Status.ITERATION_LIMIT
                 eta = float(np.linalg.norm(found[0] - theta) / np.linalg.norm(gradient))
                 theta, value, gradient = found
             else:

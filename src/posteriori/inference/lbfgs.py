@@ -38,6 +38,11 @@ class LBFGS(Solver):
     tol: float | None = None
     max_iter: int | None = None
 
+    def validate(self) -> None:
+        """Raise unless the parameters make sense."""
+        super().validate()
+        self.require(self.memory >= 1, "memory", "at least 1")
+
     def steps(
         self, problem: CurvedProblem, theta: np.ndarray, tol: float, precondition: Precondition | None = None
     ) -> Steps:
@@ -47,10 +52,12 @@ class LBFGS(Solver):
         says that the optimum is still far, the preconditioner is made anew after 8, 16, 32, ... iterations.
         """
         value, gradient = problem.value_gradient(theta)
+        if not np.isfinite(value):
+            yield Iterate(theta, value, gradient)
         precondition = precondition or Precondition(problem)
         apply = precondition.at(theta)
         pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=self.memory)
-        target, renewal = tol, 8
+        target, renewal, safe = tol, 8, False
         for i in count(1):
             direction = -_two_loop(pairs, apply, gradient)
             gap = -0.5 * float(np.vdot(gradient, direction))
@@ -63,19 +70,22 @@ class LBFGS(Solver):
                 target *= 0.1
             found = line_search(problem.value_gradient, theta, value, gradient, direction)
             if found is None:
-                if not pairs:
+                if pairs:
+                    pairs.clear()  # the memory misled: start again from the preconditioner
+                elif not safe:
+                    apply, safe = precondition.safe(), True  # so far out that the curvature says nothing
+                else:
                     return Status.ITERATION_LIMIT
-                pairs.clear()  # the memory misled: start again from the preconditioner
                 continue
             step, change = found[0] - theta, found[2] - gradient
             curvature = float(np.vdot(step, change))
             if curvature > 0:
                 pairs.append((step, change, 1.0 / curvature))
             theta, value, gradient = found
-            if i == renewal:
+            if i >= renewal:
                 renewal *= 2
                 if gap > _FAR * abs(value) and precondition.worth_renewing(i):
-                    apply = precondition.renew(theta)
+                    apply, safe = precondition.renew(theta), False
                     pairs.clear()
         raise AssertionError("unreachable")
 

@@ -45,6 +45,11 @@ class Newton(Solver):
     tol: float | None = None
     max_iter: int | None = None
 
+    def validate(self) -> None:
+        """Raise unless the parameters make sense."""
+        super().validate()
+        self.require(self.max_products >= 1, "max_products", "at least 1")
+
     def steps(
         self,
         problem: CurvedProblem,
@@ -56,6 +61,8 @@ class Newton(Solver):
         exact = forms_hessian(problem) if self.exact is None else self.exact
         precondition = precondition or Precondition(problem)
         value, gradient = problem.value_gradient(theta)
+        if not np.isfinite(value):
+            yield Iterate(theta, value, gradient)
         rtol, last, separated = 0.3, np.inf, 0
         while True:
             if exact:
@@ -73,6 +80,8 @@ class Newton(Solver):
             elif gap <= max(tol, 1e-15) * abs(value):
                 break
             found = line_search(problem.value_gradient, theta, value, gradient, step.direction, flat=0.5)
+            if found is None:  # so far out that the curvature says nothing
+                found = line_search(problem.value_gradient, theta, value, gradient, -precondition.safe()(gradient))
             if found is None:
                 return Status.SEPARATED if separated else Status.ITERATION_LIMIT
             theta, value, gradient = found

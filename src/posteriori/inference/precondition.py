@@ -45,20 +45,19 @@ def kronecker(
         Of the prior; its mean over classes is used, which is exact when it treats them alike.
     """
     prior = precision.mean(axis=0)
-    eigenvalues, Q = np.linalg.eigh(A / np.trace(A))
-    Q[:, 0] = 1.0 / np.sqrt(len(A))  # the null direction, known exactly
-    Q[:, 1:] -= Q[:, :1] @ (Q[:, :1].T @ Q[:, 1:])
-    eigenvalues = np.maximum(eigenvalues[1:], 1e-8 * eigenvalues[-1])
+    # the null direction is made the last eigenvector, with an eigenvalue beyond all others
+    eigenvalues, Q = np.linalg.eigh(A / max(np.trace(A), np.finfo(float).tiny) + 2.0 / len(A))
+    eigenvalues = np.maximum(eigenvalues[:-1], 1e-8 * max(eigenvalues[-2], np.finfo(float).tiny))
     inverses = np.stack([inverse_spd(v * G + np.diag(prior[lead])) for v in eigenvalues])
     others = np.multiply.outer(eigenvalues, diagonal) + prior if lead.size < prior.size else None
 
     def apply(R: np.ndarray) -> np.ndarray:
         Z = Q.T @ R
-        led = np.matmul(inverses, Z[1:, lead, None])[:, :, 0]
-        Z[0] = _prior_only(Z[0], prior)
+        led = np.matmul(inverses, Z[:-1, lead, None])[:, :, 0]
+        Z[-1] = _prior_only(Z[-1], prior)
         if others is not None:
-            Z[1:] = np.divide(Z[1:], others, out=np.zeros_like(others), where=others > 0)
-        Z[1:, lead] = led
+            Z[:-1] = np.divide(Z[:-1], others, out=np.zeros_like(others), where=others > 0)
+        Z[:-1, lead] = led
         return Q @ Z
 
     return apply
@@ -137,6 +136,12 @@ class Precondition:
             self.apply = class_blocks(self.problem.class_blocks(theta), precision)
         self.wasted, self.best = 0.0, np.inf
         return self.apply
+
+    def safe(self) -> Preconditioner:
+        """Inverse of Boehning's bound on the Hessian, 1/2 (I - 11^T/K) kron X^T C X + prior: never too long a step."""
+        K, D = self.problem.shape
+        A, G, lead, diagonal = self.problem.kronecker_factors(np.zeros((K, D)))
+        return kronecker(A, 0.5 * K * G, lead, 0.5 * K * diagonal, self.problem.precision)
 
     def learn(self, n_products: int, rtol: float) -> None:
         """Judge it by the products the last solve took, for each tenfold gain, beyond the best since it was made."""

@@ -67,4 +67,4 @@ class StochasticProblem(CurvedProblem, Protocol):
         """sum_n c_n."""
 
     def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
-        """For each batch of a shuffled pass, the function theta -> estimate of dJ/dtheta."""
+        """For each batch of a shuffled pass, theta -> estimate of the gradient of J less the prior's part."""

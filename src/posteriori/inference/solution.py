@@ -104,7 +104,7 @@ def run(
             if not np.isfinite(now.objective):
                 status = Status.DIVERGED
                 break
-            if best is None or now.objective <= best.objective or now.gap is not None:
+            if best is None or now.objective <= best.objective + 1e-11 * abs(best.objective):
                 best = now
             if report is not None:
                 report(len(trace) - 1, now)

@@ -17,7 +17,7 @@ from posteriori.inference.problem import StochasticProblem
 from posteriori.inference.solution import Iterate, Status, Steps
 from posteriori.inference.solver import Solver
 
-__all__ = ["Averaged", "RunningMoments", "StochasticGradient", "row_curvature", "scaled_direction"]
+__all__ = ["Averaged", "RunningMoments", "StochasticGradient", "row_curvature", "scaled_direction", "shrunk"]
 
 _SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda t: 1.0,
@@ -29,6 +29,8 @@ _SCHEDULES: dict[str, Callable[[float], float]] = {
 @dataclass
 class StochasticGradient(Solver):
     """theta <- theta - eta_t g_t with g_t from a batch of rows: its likelihood term scaled by N/B, the prior's not.
+
+    Steps are scaled by the features' moments, and the prior's part of each is solved implicitly.
 
     Parameters
     ----------
@@ -66,29 +68,27 @@ class StochasticGradient(Solver):
         rng: np.random.Generator | None = None,
     ) -> Steps:
         """One iterate per pass over the data, until the Newton decrement is within tol * |J|."""
-        if self.schedule not in _SCHEDULES:
-            raise ValueError(f"StochasticGradient(schedule={self.schedule!r}) is unknown: use {[*_SCHEDULES]}.")
-        if self.batch_size < 1:
-            raise ValueError(f"StochasticGradient(batch_size={self.batch_size!r}) must be at least 1.")
-        if self.step is not None and not self.step > 0:
-            raise ValueError(f"StochasticGradient(step={self.step!r}) must be positive, or None.")
         rng = rng or np.random.default_rng(0)
         mean, variance = problem.moments_of_features
         schedule = _SCHEDULES[self.schedule]
         curvature = row_curvature(problem, self.batch_size)
         eta = (self.step or 1.0 / curvature) / problem.total_weight
         n_batches = -(-problem.n_rows // self.batch_size)
+        epochs = 100 if self.epochs is None else self.epochs
         average = Averaged(theta)
-        for epoch in range(self.epochs or 100):
-            value, gradient = problem.value_gradient(average.value if self.averaging else theta)
+        for epoch in range(epochs + 1):
             at = average.value if self.averaging else theta
+            value, gradient = problem.value_gradient(at)
             gap = newton_decrement(problem, at, gradient) if np.isfinite(value) else None
             yield Iterate(at, value, gradient, gap)
             if gap is not None and gap <= tol * abs(value):
                 return Status.CONVERGED
+            if epoch == epochs:
+                break
             for i, batch_gradient in enumerate(problem.batch_gradients(self.batch_size, rng)):
                 rate = eta * schedule(epoch + i / n_batches)
                 theta = theta + rate * scaled_direction(batch_gradient(theta), mean, variance)
+                theta = shrunk(theta, rate, problem.precision, mean, variance)
                 average.add(theta)
         return Status.ITERATION_LIMIT
 
@@ -121,6 +121,17 @@ def scaled_direction(gradient: np.ndarray, mean: np.ndarray, variance: np.ndarra
     out = np.empty_like(gradient)
     out[:, :D] = (gradient[:, D:] * mean - gradient[:, :D]) * inverse
     out[:, D] = -gradient[:, D] - out[:, :D] @ mean
+    return out
+
+
+def shrunk(theta: np.ndarray, rate: float, precision: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """The prior's part of a scaled step, solved implicitly: stable however large the precision for the units."""
+    D = mean.shape[0]
+    out = theta.copy()
+    out[:, :D] /= 1.0 + rate * precision[:, :D] / np.where(variance > 0, variance, np.inf)
+    if theta.shape[1] > D:
+        out[:, D] -= (out[:, :D] - theta[:, :D]) @ mean
+        out[:, D] /= 1.0 + rate * precision[:, D]
     return out
 
 

@@ -48,7 +48,7 @@ class Blocks(Protocol):
         """
 
     def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any) -> np.ndarray:
-        """The (n, K) results of ``kernel(X_b, *params)`` for every row, in the order of the rows."""
+        """The results of ``kernel(X_b, *params)``, (K, n_b) each, side by side in the order of the rows: (K, N)."""
 
     def row_buffers(self, size: int) -> Buffers | None:
         """One (size, n_b) array per block for values that belong to rows, or None if they would not fit."""

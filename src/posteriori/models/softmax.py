@@ -123,13 +123,16 @@ class SoftmaxObjective:
         pull = self.precision * centred
         value = log_partition - np.vdot(theta, self.moments) + 0.5 * np.vdot(pull, centred)
         gradient -= self.moments
+        gradient -= gradient.mean(axis=0)  # zero but for rounding, which a weak prior would magnify
         gradient += pull
         self._last = theta, float(value), gradient
         return float(value), gradient
 
     def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
         """H V at theta, without H."""
-        return self.blocks.map_sum(kernels.hessian_product, theta, V, rows=self._rows(theta)) + self.precision * V
+        product = self.blocks.map_sum(kernels.hessian_product, theta, V - V.mean(axis=0), rows=self._rows(theta))
+        product -= product.mean(axis=0)
+        return product + self.precision * V
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
         """H at theta, (K D', K D')."""
@@ -147,9 +150,10 @@ class SoftmaxObjective:
         columns = None if lead.size == D else lead[: lead.size - self.has_intercept]
         sample = self.sample(max(4096, 100 * D if columns is None else 0))
         A, G = sample.blocks.map_sum(kernels.kronecker_factors, theta, columns, rows=sample._rows(theta), coarse=True)
-        diagonal = G.diagonal()
+        if columns is None and sample is self:
+            return A, G, lead, G.diagonal()
+        diagonal = self.diagonal(theta).sum(axis=0)
         if sample is not self:
-            diagonal = self.diagonal(theta).sum(axis=0)
             _raise_diagonal(G[None], diagonal[None, lead])
         return A, G, lead, diagonal
 
@@ -181,15 +185,13 @@ class SoftmaxObjective:
         return enough if 4 * enough <= self.n_rows else self.n_rows
 
     def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
-        """For each batch of one shuffled pass: theta -> N/B (P - Y)^T diag(c) [X, 1] + a * (theta - m)."""
+        """For each batch of one shuffled pass: theta -> N/B (P - Y)^T diag(c) [X, 1], the likelihood's part alone."""
         for X, Y, c in self.blocks.batches(size, rng):
-            scale = self.n_rows / X.shape[0]
             T, _ = kernels.observed_moments(X, Y, c, self.shape[0])
 
-            def gradient(theta: np.ndarray, X: Any = X, c: Any = c, T: Any = T, scale: float = scale) -> np.ndarray:
+            def gradient(theta: np.ndarray, X: Any = X, c: Any = c, T: np.ndarray = T) -> np.ndarray:
                 _, expected = kernels.expected_moments(X, None, c, theta)
-                centred = theta if self.mean is None else theta - self.mean
-                return scale * (expected - T[:, : self.shape[1]]) + self.precision * centred
+                return (self.n_rows / X.shape[0]) * (expected - T[:, : self.shape[1]])
 
             yield gradient
 
@@ -241,17 +243,20 @@ class SoftmaxObjective:
     def least_norm(self, theta: np.ndarray) -> np.ndarray:
         """Among parameters with the same probabilities and prior density, those of the smallest weights.
 
-        Where the prior is flat, adding one vector to all classes changes nothing, nor does any change along
-        combinations of features that are constant: duplicated columns share their weight, constant ones get none.
+        Where the prior treats classes alike their weights sum to zero. Where it is flat, a change along combinations
+        of features that are constant changes nothing: duplicated columns share their weight, constant ones get none.
         """
         D = self.blocks.n_features
-        flat = np.flatnonzero((self.precision == 0).all(axis=0))
         theta = theta.copy()
-        theta[:, flat] -= theta[:, flat].mean(axis=0)
-        flat = flat[flat < D]
+        if self.mean is None:
+            alike = (self.precision == self.precision[0]).all(axis=0)
+            theta[:, alike] -= theta[:, alike].mean(axis=0)
+        flat = np.flatnonzero((self.precision[:, :D] == 0).all(axis=0))
         if 0 < flat.size <= 2500:
             mean, _ = self.moments_of_features
             scatter = self.blocks.map_sum(kernels.scatter, mean, coarse=True)[np.ix_(flat, flat)]
+            rounding = scatter.diagonal() <= 1e-26 * self.observed.squares[flat]
+            scatter[rounding] = scatter[:, rounding] = 0.0
             constant = null_space(scatter)
             if constant.shape[1]:
                 W = theta[:, flat]
