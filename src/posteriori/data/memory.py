@@ -61,6 +61,7 @@ class MemoryBlocks:
         """The rows as float64, shifted and scaled."""
         if sp.issparse(self.X):
             X = _rows_of(self.X, rows) if isinstance(rows, slice) else self.X[rows]
+            X = X.astype(np.float64, copy=False)
             return X if self.scale is None else X @ sp.diags_array(self.scale)
         X = self.X[rows]
         if self.shift is not None:

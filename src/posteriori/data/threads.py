@@ -43,6 +43,12 @@ def _blas_libraries() -> list[LibController]:
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
+def _limit(library: LibController, n_threads: int) -> None:
+    # threadpoolctl >= 3.7 lets only one thread at a time change the limit of OpenBLAS and ignores all others without
+    # a word; here the last to leave may be another thread than the first to enter
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(n_threads)
+
+
 _lock = threading.Lock()
 _holders = 0
 _restore: list[tuple[LibController, int]] = []
@@ -57,7 +63,7 @@ def one_blas_thread() -> Iterator[None]:
         if _holders == 1:
             _restore[:] = [(library, library.num_threads) for library in _blas_libraries()]
             for library, _ in _restore:
-                library.set_num_threads(1)
+                _limit(library, 1)
     try:
         yield
     finally:
@@ -65,7 +71,7 @@ def one_blas_thread() -> Iterator[None]:
             _holders -= 1
             if _holders == 0:
                 for library, n_threads in _restore:
-                    library.set_num_threads(n_threads)
+                    _limit(library, n_threads)
 
 
 @cache

@@ -105,7 +105,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
     >>> model = SoftmaxRegression().fit(X, y)
     >>> model.solution_.status.name, model.solution_.gap <= 1e-8 * model.solution_.objective
     ('CONVERGED', True)
-    >>> model.predict_proba(X[:1]).round(4)
+    >>> model.predict_proba(X[:1]).round(3)
     array([[1., 0., 0.]])
     """
 

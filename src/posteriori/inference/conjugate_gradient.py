@@ -20,6 +20,8 @@ class NewtonStep(NamedTuple):
     n_products: int
     inverse: Operator | None = None
     """H^{-1} itself, when it was factored."""
+    flat: bool = False
+    """Whether no curvature was found, so that the direction is a guess."""
 
 
 def conjugate_gradient(
@@ -49,7 +51,7 @@ def conjugate_gradient(
         curvature = float(np.vdot(search, H_search))
         if not curvature > 0:  # a flat direction, or rounding: all there is to say comes from the preconditioner
             if n == 1:
-                return NewtonStep(z, 0.5 * rz, n)
+                return NewtonStep(z, 0.5 * rz, n, flat=True)
             break
         alpha = rz / curvature
         direction += alpha * search
@@ -58,4 +60,4 @@ def conjugate_gradient(
         z = precondition(residual)
         rz, rz_old = float(np.vdot(residual, z)), rz
         search = z + (rz / rz_old) * search
-    return NewtonStep(direction, decrement, n)
+    return NewtonStep(direction, decrement, n, flat=n == 0 and bool(gradient.any()))

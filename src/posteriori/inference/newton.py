@@ -69,6 +69,8 @@ class Newton(Solver):
                 step = newton_step(problem, theta, gradient)
             else:
                 step = self._solve(problem, theta, gradient, precondition, rtol, 0.05 * tol * abs(value))
+            if step.flat:  # so far out that the curvature says nothing
+                step = NewtonStep(-(d := precondition.safe()(gradient)), 0.5 * float(np.vdot(gradient, d)), 1)
             gap = step.decrement
             yield Iterate(theta, value, gradient, gap)
             if not separated and problem.separated(theta, step.direction) is not None:
@@ -80,7 +82,7 @@ class Newton(Solver):
             elif gap <= max(tol, 1e-15) * abs(value):
                 break
             found = line_search(problem.value_gradient, theta, value, gradient, step.direction, flat=0.5)
-            if found is None:  # so far out that the curvature says nothing
+            if found is None:
                 found = line_search(problem.value_gradient, theta, value, gradient, -precondition.safe()(gradient))
             if found is None:
                 return Status.SEPARATED if separated else Status.ITERATION_LIMIT
@@ -153,4 +155,5 @@ def newton_step(problem: CurvedProblem, theta: np.ndarray, gradient: np.ndarray)
         return solve(r.ravel()).reshape(K, D)
 
     direction = -inverse(gradient)
-    return NewtonStep(direction, -0.5 * float(np.vdot(gradient, direction)), 1, inverse)
+    decrement = -0.5 * float(np.vdot(gradient, direction))
+    return NewtonStep(direction, decrement, 1, inverse, flat=not decrement > 0 and bool(gradient.any()))

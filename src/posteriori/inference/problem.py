@@ -26,6 +26,8 @@ class CurvedProblem(Problem, Protocol):
     """A problem that also knows its Hessian, whole or in parts that make a preconditioner."""
 
     precision: np.ndarray
+    mean: np.ndarray | None
+    """Of the prior: 1/2 sum precision * (theta - mean)^2 is part of J; None is zero."""
 
     @property
     def n_rows(self) -> int:

@@ -60,6 +60,14 @@ class StochasticGradient(Solver):
         """Passes over the data, in the place where other solvers have iterations."""
         return self.epochs
 
+    def validate(self) -> None:
+        """Raise unless the parameters make sense."""
+        self.require(self.schedule in _SCHEDULES, "schedule", f"one of {[*_SCHEDULES]}")
+        self.require(self.batch_size >= 1, "batch_size", "at least 1")
+        self.require(self.step is None or self.step > 0, "step", "positive, or None")
+        self.require(self.epochs is None or self.epochs >= 0, "epochs", "None or not negative")
+        super().validate()
+
     def steps(
         self,
         problem: StochasticProblem,
@@ -88,7 +96,7 @@ class StochasticGradient(Solver):
             for i, batch_gradient in enumerate(problem.batch_gradients(self.batch_size, rng)):
                 rate = eta * schedule(epoch + i / n_batches)
                 theta = theta + rate * scaled_direction(batch_gradient(theta), mean, variance)
-                theta = shrunk(theta, rate, problem.precision, mean, variance)
+                theta = shrunk(theta, rate, problem.precision, mean, variance, problem.mean)
                 average.add(theta)
         return Status.ITERATION_LIMIT
 
@@ -124,8 +132,17 @@ def scaled_direction(gradient: np.ndarray, mean: np.ndarray, variance: np.ndarra
     return out
 
 
-def shrunk(theta: np.ndarray, rate: float, precision: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+def shrunk(
+    theta: np.ndarray,
+    rate: float,
+    precision: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    centre: np.ndarray | None = None,
+) -> np.ndarray:
     """The prior's part of a scaled step, solved implicitly: stable however large the precision for the units."""
+    if centre is not None:
+        return centre + shrunk(theta - centre, rate, precision, mean, variance)
     D = mean.shape[0]
     out = theta.copy()
     out[:, :D] /= 1.0 + rate * precision[:, :D] / np.where(variance > 0, variance, np.inf)

@@ -60,7 +60,7 @@ def null_space(M: np.ndarray, rtol: float = 1e-11) -> np.ndarray:
 
     Judged after scaling to a unit diagonal, so that units do not matter.
 
-    >>> null_space(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1e-9]])).round(3).T ** 2
+    >>> null_space(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1e-9]])).T.round(9) ** 2
     array([[0.5, 0.5, 0. ]])
     """
     diagonal = M.diagonal()

@@ -252,17 +252,12 @@ def kronecker_factors(
 
 
 def class_scatter(
-    X: np.ndarray,
-    Y: Any,
-    c: np.ndarray | None,
-    theta: np.ndarray,
-    floor: np.ndarray,
-    P: np.ndarray | None = None,
+    X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, floor: np.ndarray, P: np.ndarray | None = None
 ) -> np.ndarray:
-    """H_kk = sum_n c_n P_nk (1 - P_nk) x_n x_n^T, shape (K, D', D'), over rows that weigh at least floor_k.
+    """H_kk = sum_n c_n P_nk (1 - P_nk) x_n x_n^T, shape (K, D', D'), over rows that weigh more than floor_k.
 
-    With floor_k a tenth of the mean weight, at most a tenth of the block's trace is lost, and near an
-    optimum only the few rows about which the model is in doubt are touched.
+    With floor_k a tenth of the mean weight, at most a tenth of all weight is lost, and near an optimum only the rows
+    about which the model is in doubt are touched.
     """
     P = probabilities(X, theta, P)
     K, D = theta.shape

@@ -169,8 +169,7 @@ class SoftmaxObjective:
         rows = sample._rows(theta)
         mean_weight = sample.blocks.map_sum(kernels.class_spread, theta, rows=rows) / sample.n_rows
         blocks = sample.blocks.map_sum(kernels.class_scatter, theta, 0.1 * mean_weight, rows=rows, coarse=True)
-        if sample is not self:
-            _raise_diagonal(blocks, self.diagonal(theta))
+        _raise_diagonal(blocks, self.diagonal(theta))
         return blocks
 
     def diagonal(self, theta: np.ndarray) -> np.ndarray:
@@ -222,7 +221,7 @@ class SoftmaxObjective:
         return None
 
     def settle_intercepts(self, theta: np.ndarray) -> np.ndarray | None:
-        """Theta with its free intercepts at their exact optimum given the weights, or None if there is none."""
+        """Theta with its free intercepts at their exact optimum given the weights, or None if that was not reached."""
         sizes = self.observed.class_sizes
         if (sizes == 0).any():
             return None
@@ -253,16 +252,19 @@ class SoftmaxObjective:
             theta[:, alike] -= theta[:, alike].mean(axis=0)
         flat = np.flatnonzero((self.precision[:, :D] == 0).all(axis=0))
         if 0 < flat.size <= 2500:
-            mean, _ = self.moments_of_features
+            # a free intercept takes up what is constant
+            absorbs = self.has_intercept and not self.precision[:, D].any()
+            mean = self.observed.mean if absorbs else np.zeros(D)
             scatter = self.blocks.map_sum(kernels.scatter, mean, coarse=True)[np.ix_(flat, flat)]
-            rounding = scatter.diagonal() <= 1e-26 * self.observed.squares[flat]
-            scatter[rounding] = scatter[:, rounding] = 0.0
+            if absorbs:
+                rounding = self.observed.variance[flat] == 0
+                scatter[rounding] = scatter[:, rounding] = 0.0
             constant = null_space(scatter)
             if constant.shape[1]:
                 W = theta[:, flat]
                 lost = (W @ constant) @ constant.T
                 theta[:, flat] = W - lost
-                if self.has_intercept:
+                if absorbs:
                     theta[:, D] += lost @ mean[flat]
         return theta
 
@@ -289,7 +291,7 @@ class SoftmaxObjective:
 
 
 def _raise_diagonal(blocks: np.ndarray, diagonal: np.ndarray) -> None:
-    """Where a sample missed most of a rare feature, lift its diagonals (K, D, D) to those of all rows.
+    """Where the rows used missed most of a feature's curvature, lift diagonals (K, D, D) to those of all rows.
 
     Elsewhere they are left alone: a little noise on the diagonal would bury the small eigenvalues.
     """
