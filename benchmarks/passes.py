@@ -29,7 +29,7 @@ QUICK = ((2_000, 20, 5),)
 WANTED = 1.5
 
 NOTES = f"""\
-Medians of runs by turns in one process. The products are `W @ X.T` and `P @ X` in NumPy, double precision,
+Medians of runs by turns, in bursts, in one process. The products are `W @ X.T` and `P @ X` in NumPy, double precision,
 written into arrays that exist already. Goal: the pass costs at most {WANTED:g} times the products."""
 
 
@@ -98,15 +98,20 @@ def compare(shape: tuple[int, int, int], threads: int | None) -> dict[str, Any]:
     }
 
 
-def by_turns(functions: tuple[Callable[[np.ndarray], object], ...], W: np.ndarray, seconds: float = 2.0) -> list[float]:
-    """Call the functions by turns for about this long, at least 5 times each; return their median times."""
-    for function in functions:
-        function(W)
+def by_turns(functions: tuple[Callable[[np.ndarray], object], ...], W: np.ndarray, rounds: int = 5) -> list[float]:
+    """Call the functions by turns, in bursts; return their median times.
+
+    A solver makes passes in a row, and BLAS threads spin on for some 30 ms after their last product: the start of a
+    burst, which they would disturb, is not timed.
+    """
     times: list[list[float]] = [[] for _ in functions]
-    end = perf_counter() + seconds
-    while perf_counter() < end or len(times[0]) < 5:
+    for _ in range(rounds):
         for function, its in zip(functions, times, strict=True):
-            start = perf_counter()
-            function(W)
-            its.append(perf_counter() - start)
+            start, timed = perf_counter(), 0
+            while timed < 5 or perf_counter() < start + 0.3:
+                began = perf_counter()
+                function(W)
+                if began > start + 0.1:
+                    its.append(perf_counter() - began)
+                    timed += 1
     return [median(its) for its in times]

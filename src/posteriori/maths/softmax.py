@@ -123,8 +123,8 @@ def softmax(F: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):  # a difference below -1e308 is -inf, and its exponential 0: as it should be
         F -= top
     np.exp(F, out=F)
-    total = F.sum(axis=0)
-    F /= total
+    total = np.ones(F.shape[0]) @ F
+    F *= np.reciprocal(total)
     np.log(total, out=total)
     total += top
     return total
