@@ -155,7 +155,7 @@ def test_buffers_stay_with_their_rows_also_in_coarse_blocks(small_blocks, monkey
     np.testing.assert_array_equal(np.concatenate(buffers, axis=1), [np.arange(101.0)] * K)
     assert blocks.map_sum(mismatch, rows=buffers) == (0.0, 101, len(blocks.slices))
     rows = blocks.slices[0].stop
-    joined = -(-len(blocks.slices) // max(1, coarse_rows // rows))
+    joined = -(-len(blocks.slices) // max(1, min(coarse_rows // rows, len(blocks.slices) // 4)))
     assert blocks.map_sum(mismatch, rows=buffers, coarse=True) == (0.0, 101, joined)
 
 

@@ -147,8 +147,8 @@ class InOrder:
 
 
 def _merged(slices: list[slice], rows: list[np.ndarray] | None) -> tuple[list[slice], list[np.ndarray] | None]:
-    """Neighbouring slices joined until each has about 8192 rows, with their row values."""
-    size = max(1, _COARSE_ROWS // max(1, slices[0].stop - slices[0].start))
+    """Neighbouring slices joined until each has about 8192 rows, or four are left, with their row values."""
+    size = max(1, min(_COARSE_ROWS // max(1, slices[0].stop - slices[0].start), len(slices) // 4))
     groups = [slice(i, i + size) for i in range(0, len(slices), size)]
     joined = [slice(slices[g][0].start, slices[g][-1].stop) for g in groups]
     return joined, rows if rows is None or size == 1 else [np.concatenate(rows[g], axis=1) for g in groups]

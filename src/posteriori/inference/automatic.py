@@ -16,7 +16,7 @@ from posteriori.inference.solver import Solver
 
 __all__ = ["Automatic"]
 
-_GROWTH = 8
+_GROWTH = 32
 """From one sample to the next."""
 
 
@@ -30,7 +30,7 @@ class Automatic(Solver):
     def steps(self, problem: SampledProblem, theta: np.ndarray, tol: float) -> Steps:
         """Iterate from theta until the Newton decrement is within tol * |J|."""
         precondition = Precondition(problem)
-        if problem.start_rows < problem.n_rows:
+        if problem.start_rows < problem.n_rows and not theta.any():
             theta, precondition, interrupted = _sample_start(problem, theta, precondition)
             if interrupted:
                 yield Iterate(theta, *problem.value_gradient(theta))
@@ -71,11 +71,11 @@ def _quasi_newton(
     """L-BFGS as long as it gains quickly; a Newton finish is worth about `patience` of its passes."""
     patience = 40 + problem.shape[1] / 4
     gaps: list[float] = []
-    for now in LBFGS().steps(problem, theta, 0.1 * tol, precondition):
+    for now in LBFGS().steps(problem, theta, 0.3 * tol, precondition):
         yield now
         theta = now.theta
         gaps.append((now.gap or 0.0) / abs(now.objective))
-        if gaps[-1] <= 0.1 * tol:
+        if gaps[-1] <= 0.3 * tol:
             break
         if len(gaps) > 20:
             speed = np.log(max(gaps[-12:-6]) / max(gaps[-6:])) / 6

@@ -20,7 +20,7 @@ EXACT_PARAMETERS = 100
 """Up to this many parameters "auto" forms the Hessian: it costs less than the products it saves."""
 EXACT_FLOPS = 2e7
 _THOROUGH = 1e7
-"""Parameters times rows up to which the last step is solved for to many digits: it costs little."""
+"""Parameters times rows up to which a last step is taken, and solved for to many digits: it costs little."""
 _LAST_STEPS = 4
 """Steps still taken once separation is proven, so that the parameters returned do separate the classes."""
 
@@ -57,12 +57,13 @@ class Newton(Solver):
         tol: float,
         precondition: Precondition | None = None,
     ) -> Steps:
-        """Iterate from theta; ends with a full step once the decrement is within tol * |J|."""
+        """Iterate from theta until the decrement is within tol * |J|; where that is cheap, end with a full step."""
         exact = forms_hessian(problem) if self.exact is None else self.exact
         precondition = precondition or Precondition(problem)
         value, gradient = problem.value_gradient(theta)
         if not np.isfinite(value):
             yield Iterate(theta, value, gradient)
+        thorough = exact or theta.size * problem.n_rows <= _THOROUGH
         rtol, last, separated = 0.3, np.inf, 0
         while True:
             if exact:
@@ -80,7 +81,21 @@ class Newton(Solver):
                 if separated == 0:
                     return Status.SEPARATED
             elif gap <= max(tol, 1e-15) * abs(value):
-                break
+                if not thorough:
+                    return Status.CONVERGED
+                if not exact:
+                    step = self._solve(problem, theta, gradient, precondition, 1e-5, 0.0)
+                found = line_search(problem.value_gradient, theta, value, gradient, step.direction, flat=0.5)
+                if found is None:
+                    return Status.CONVERGED
+                theta, value, gradient = found
+                left = 0.5 * float(np.vdot(gradient, (step.inverse or precondition.apply)(gradient)))
+                yield Iterate(theta, value, gradient, min(gap, left))
+                # a step that leaves much of the decrement was no end but one of many along a tail of the likelihood
+                if left <= max(0.05 * gap, 1e-15 * abs(value)):
+                    return Status.CONVERGED
+                last = gap
+                continue
             found = line_search(problem.value_gradient, theta, value, gradient, step.direction, flat=0.5)
             if found is None:
                 found = line_search(problem.value_gradient, theta, value, gradient, -precondition.safe()(gradient))
@@ -90,14 +105,6 @@ class Newton(Solver):
             # tighter as the decrement falls: no more work for a step than the step is good for
             rtol = float(np.clip(0.3 * np.sqrt(gap / last), 0.01, 0.3)) if np.isfinite(last) else rtol
             last = gap
-        if not exact and theta.size * problem.n_rows <= _THOROUGH:
-            step = self._solve(problem, theta, gradient, precondition, 1e-5, 0.0)
-        found = line_search(problem.value_gradient, theta, value, gradient, step.direction, max_trials=1)
-        if found is not None:
-            theta, value, gradient = found
-            left = step.inverse(gradient) if step.inverse else precondition.apply(gradient)
-            yield Iterate(theta, value, gradient, min(gap, 0.5 * float(np.vdot(gradient, left))))
-        return Status.CONVERGED
 
     def _solve(
         self,

@@ -41,6 +41,7 @@ __all__ = [
     "one_hot",
     "pair_margins",
     "probabilities",
+    "residual_moments",
     "scatter",
     "separation",
     "softmax",
@@ -95,8 +96,11 @@ def gram(X: Any, weight: np.ndarray, with_intercept: bool) -> np.ndarray:
             out[D, :D] = out[:D, D] = X.T @ weight
             out[D, D] = weight.sum()
         return out
-    Z = add_intercept(X) if with_intercept else X
-    Z = Z * np.sqrt(weight)[:, None]
+    root = np.sqrt(weight)
+    Z = np.empty((X.shape[0], X.shape[1] + with_intercept))
+    np.multiply(X, root[:, None], out=Z[:, : X.shape[1]])
+    if with_intercept:
+        Z[:, -1] = root
     return Z.T @ Z
 
 
@@ -160,7 +164,8 @@ def observed_moments(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int
     T[:, :D] = product.toarray() if sp.issparse(product) else product
     T[:, D] = R.sum(axis=1)
     weights = np.ones(n) if c is None else c
-    squares = X.power(2).T @ weights if sp.issparse(X) else np.einsum("nd,nd,n->d", X, X, weights)
+    dense = not sp.issparse(X)
+    squares = np.einsum("nd,nd->d", X, X if c is None else X * c[:, None]) if dense else X.power(2).T @ weights
     return Sums((T, squares))
 
 
@@ -174,6 +179,32 @@ def expected_moments(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P:
     if c is None:
         return Sums((log_partition.sum(), contract(P, X, theta.shape[1] > X.shape[1])))
     return Sums((c @ log_partition, contract(P * c, X, theta.shape[1] > X.shape[1])))
+
+
+def residual_moments(
+    X: Any, Y: np.ndarray, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None
+) -> Sums:
+    """sum_n c_n (-log P_n,y_n) and (P - Y)^T diag(c) [X, 1], to full relative accuracy however small they are.
+
+    `expected_moments` less the observed ones is the same, for less, but cancels when nearly all rows are certain. For
+    a label y, P_y - 1 is minus the sum of the others here, and log P_y = log1p(P_y - 1) where P_y is near one.
+    """
+    F = logits(X, theta, out=P)
+    n = np.arange(X.shape[0])
+    own = F[Y, n] if Y.ndim == 1 else np.einsum("nk,kn->n", Y, F)
+    loss = softmax(F) - own
+    R = F.copy()
+    if Y.ndim == 1:
+        R[Y, n] = 0.0
+        missing = R.sum(axis=0)
+        R[Y, n] = -missing
+        likely = missing < 0.5
+        loss[likely] = -np.log1p(-missing[likely])
+    else:
+        R -= Y.T
+    if c is not None:
+        R *= c
+    return Sums((loss.sum() if c is None else c @ loss, contract(R, X, theta.shape[1] > X.shape[1])))
 
 
 def probabilities(X: Any, theta: np.ndarray, P: np.ndarray | None) -> np.ndarray:

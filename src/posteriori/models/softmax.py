@@ -66,6 +66,8 @@ class ObservedMoments:
         return bool(np.isfinite(self.moments).all() and np.isfinite(self.squares).all())
 
 
+_CANCELLED = 1e-5
+"""Share of the sum of log-partitions below which the loss is summed row by row, to keep its digits."""
 _MOST_FEATURES = 2500
 """Up to here (D, D) matrices of all features are made."""
 _LEADING = 512
@@ -94,6 +96,7 @@ class SoftmaxObjective:
         self.moments = observed.moments[:, : self.shape[1]]
         self.has_intercept = self.shape[1] > blocks.n_features
         self._probs = blocks.row_buffers(self.shape[0])
+        self._delicate = False  # from where the loss is a small difference of large sums, row by row
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
         self._samples: dict[int, SoftmaxObjective] = {}
 
@@ -118,11 +121,16 @@ class SoftmaxObjective:
         """J and dJ/dtheta = (P - Y)^T diag(c) [X, 1] + a * (theta - m), in one pass (none at the last theta)."""
         if self._last is not None and self._last[0] is theta:
             return self._last[1:]
-        log_partition, gradient = self.blocks.map_sum(kernels.expected_moments, theta, rows=self._probs)
+        if not self._delicate:
+            log_partition, gradient = self.blocks.map_sum(kernels.expected_moments, theta, rows=self._probs)
+            loss = log_partition - np.vdot(theta, self.moments)
+            gradient -= self.moments
+            self._delicate = bool(loss < _CANCELLED * abs(log_partition))
+        if self._delicate:
+            loss, gradient = self.blocks.map_sum(kernels.residual_moments, theta, rows=self._probs)
         centred = theta if self.mean is None else theta - self.mean
         pull = self.precision * centred
-        value = log_partition - np.vdot(theta, self.moments) + 0.5 * np.vdot(pull, centred)
-        gradient -= self.moments
+        value = loss + 0.5 * np.vdot(pull, centred)
         gradient -= gradient.mean(axis=0)  # zero but for rounding, which a weak prior would magnify
         gradient += pull
         self._last = theta, float(value), gradient
@@ -225,19 +233,20 @@ class SoftmaxObjective:
         sizes = self.observed.class_sizes
         if (sizes == 0).any():
             return None
-        _, gradient = self.value_gradient(theta)
-        for _ in range(5):
-            slope = gradient[:, -1]
-            if np.abs(slope).max() <= 1e-13 * sizes.sum():
-                return theta
+        # a slope left in the intercepts shows in the weights' gradient too, multiplied by the features
+        small = 1e-10 / (1.0 + np.abs(self.observed.mean).max()) * sizes.sum()
+        slope = np.abs(self.value_gradient(theta)[1][:, -1]).max()
+        for _ in range(8):
+            if slope <= small:
+                break
             A = self.blocks.map_sum(kernels.class_mixing, theta, rows=self._rows(theta))
             moved = theta.copy()
-            moved[:, -1] -= np.linalg.lstsq(A, slope)[0]
-            _, moved_gradient = self.value_gradient(moved)
-            if np.abs(moved_gradient[:, -1]).max() >= np.abs(slope).max():
-                break  # rounding: no closer than this
-            theta, gradient = moved, moved_gradient
-        return theta if np.abs(gradient[:, -1]).max() <= 1e-10 * sizes.sum() else None
+            moved[:, -1] -= np.linalg.lstsq(A, self.value_gradient(theta)[1][:, -1])[0]
+            moved_slope = np.abs(self.value_gradient(moved)[1][:, -1]).max()
+            if not moved_slope < slope:
+                break  # rounding, or too far away
+            theta, slope = moved, moved_slope
+        return theta if slope <= max(small, 1e-11 * sizes.sum()) else None
 
     def least_norm(self, theta: np.ndarray) -> np.ndarray:
         """Among parameters with the same probabilities and prior density, those of the smallest weights.
