@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, sleep
 from types import TracebackType
 
 import numpy as np
@@ -17,6 +17,9 @@ import scipy.sparse as sp
 from benchmarks.adapters import Adapter
 from benchmarks.measure import OVER_BUDGET, Measurement, measure
 from benchmarks.problems import Data, synthetic
+
+SETTLE = 0.1
+"""Seconds of rest before a fit: BLAS threads of the work before it spin on for some 30 ms."""
 
 
 @contextmanager
@@ -50,6 +53,7 @@ def serve(connection: Connection, folder: Path) -> None:
                 # Imports and thread pools are neither the fit's time nor its memory.
                 adapter.fit(*synthetic(60, 3, 3))
                 warm.add(type(adapter))
+            sleep(SETTLE)
             connection.send(measure(adapter, X, y))
         except Exception as error:  # a library that fails has a void run; the others go on
             message = f"{type(error).__name__}: {error}"[:200]

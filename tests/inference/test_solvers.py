@@ -107,7 +107,7 @@ class Quadratic:
     def hessian(self, theta):
         return self.likelihood + np.diag(self.precision.ravel())
 
-    def kronecker_factors(self, theta):
+    def kronecker_factors(self, theta, light=False):
         return self.A, self.G, np.arange(self.shape[1]), self.G.diagonal()
 
     def class_blocks(self, theta):

@@ -399,3 +399,32 @@ def test_margins_of_a_class_without_rows_are_empty():
     assert margins.least[1].tolist() == [np.inf] * 3
     assert margins.greatest[1].tolist() == [-np.inf] * 3
     assert margins.least[2].tolist() == [-4.0, 2.0, 0.0]
+
+
+# Tiny losses
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_residual_moments_are_expected_less_observed(soft, weighted):
+    rng = np.random.default_rng(3)
+    X, theta = rng.standard_normal((30, 4)), rng.standard_normal((3, 5))
+    Y = rng.dirichlet(np.ones(3), 30) if soft else rng.integers(0, 3, 30)
+    c = rng.random(30) if weighted else None
+    loss, gradient = kernels.residual_moments(X, Y, c, theta)
+    log_partition, expected = kernels.expected_moments(X, Y, c, theta)
+    T, _ = kernels.observed_moments(X, Y, c, 3)
+    assert loss == pytest.approx(log_partition - (theta * T).sum(), rel=1e-12)
+    np.testing.assert_allclose(gradient, expected - T, atol=1e-12)
+
+
+def test_residual_moments_keep_all_digits_of_certain_rows():
+    X = np.array([[1.0], [2.0]])
+    theta = np.array([[40.0], [0.0], [-5.0]])  # log-odds of 40, 45 and of 80, 90 for the rows' own class
+    loss, gradient = kernels.residual_moments(X, np.array([0, 0]), None, theta)
+    with mpmath.workdps(60):
+        others = [[mpmath.exp(-40 * x), mpmath.exp(-45 * x)] for x in (1, 2)]
+        exact = sum(mpmath.log(1 + sum(row)) for row in others)
+        slope = -sum(x * sum(row) / (1 + sum(row)) for x, row in zip((1, 2), others, strict=True))
+    assert loss == pytest.approx(float(exact), rel=1e-14)
+    assert gradient[0, 0] == pytest.approx(float(slope), rel=1e-13)

@@ -20,8 +20,10 @@ Preconditioner = Callable[[np.ndarray], np.ndarray]
 
 _BLOCK_BYTES = 400 << 20
 """Most memory for class blocks."""
+_TRIFLE = 6.0
+"""Passes that the first preconditioner may cost."""
 _CHEAP = 16.0
-"""Passes that a preconditioner may cost without much thought."""
+"""Passes that one may cost once some have been made."""
 _MANY_PRODUCTS = 8
 """A solve that took more products than this pays for a better preconditioner."""
 
@@ -88,29 +90,30 @@ def _prior_only(r: np.ndarray, prior: np.ndarray) -> np.ndarray:
 
 
 class Precondition:
-    """The preconditioner in use: Kronecker while that serves, class blocks once solves take long.
+    """The preconditioner in use: the cheapest that serves, a better one once the work it would save exceeds its price.
 
-    Costs are counted in Hessian products, by operations and not by the clock, so that a fit can be repeated.
+    "light": Kronecker, with the heaviest features together and the others one by one; "kronecker": with all of them;
+    "blocks": one matrix per class. Costs are counted in passes over the data, by operations and not by the clock, so
+    that a fit can be repeated.
     """
 
     def __init__(self, problem: CurvedProblem) -> None:
         self.problem = problem
         K, D = problem.shape
         N = problem.n_rows
-        self.kind = "kronecker"
-        self.build_cost = {
-            "kronecker": 2.0 + D / (8.0 * K),
-            "blocks": 2.0 + D / 10.0 + D * D / (8.0 * N),
+        self.cost = {
+            "light": 2.0,
+            "kronecker": 2.0 + D / (8.0 * K) + D * D / (4.0 * N),
+            "blocks": 2.0 + D / 10.0 + D * D / (8.0 * N) if K * D * D * 8 <= _BLOCK_BYTES else np.inf,
         }
-        if K * D * D * 8 > _BLOCK_BYTES:
-            self.build_cost["blocks"] = np.inf
+        self.kind = "kronecker" if self.cost["kronecker"] <= _TRIFLE else "light"
         self.best = np.inf
         self.wasted = np.inf
         self.apply: Preconditioner = lambda R: R
 
     def serve(self, problem: CurvedProblem, theta: np.ndarray) -> Precondition:
-        """Go on with a larger problem of the same kind, with what the last one tells at theta."""
-        if np.isfinite(self.build_cost["blocks"]):
+        """Go on with a larger problem of the same kind, with what this one tells at theta."""
+        if np.isfinite(self.cost["blocks"]):
             self.kind = "blocks"
             self.renew(theta)
         other = Precondition(problem)
@@ -119,21 +122,23 @@ class Precondition:
 
     def at(self, theta: np.ndarray) -> Preconditioner:
         """The preconditioner, made anew at theta once the last has cost more than a new one."""
-        return self.renew(theta) if self.wasted >= self.build_cost[self.kind] else self.apply
+        return self.renew(theta) if self.wasted >= self.cost[self.kind] else self.apply
 
     def worth_renewing(self, n_passes: int) -> bool:
-        """Whether passes made so far justify a new one; of class blocks, if these are cheap enough."""
-        if self.build_cost["blocks"] <= _CHEAP:
-            self.kind = "blocks"
-        return self.build_cost[self.kind] <= max(_CHEAP, 0.5 * n_passes)
+        """Whether the passes made so far justify a new one, and of which kind."""
+        for kind in ("blocks", "kronecker"):
+            if self.cost[kind] <= max(_CHEAP, 0.5 * n_passes if kind == "kronecker" else 0.0):
+                self.kind = kind
+                return True
+        return False
 
     def renew(self, theta: np.ndarray) -> Preconditioner:
         """The preconditioner made anew at theta."""
         precision = self.problem.precision
-        if self.kind == "kronecker":
-            self.apply = kronecker(*self.problem.kronecker_factors(theta), precision)
-        else:
+        if self.kind == "blocks":
             self.apply = class_blocks(self.problem.class_blocks(theta), precision)
+        else:
+            self.apply = kronecker(*self.problem.kronecker_factors(theta, light=self.kind == "light"), precision)
         self.wasted, self.best = 0.0, np.inf
         return self.apply
 
@@ -145,8 +150,9 @@ class Precondition:
 
     def learn(self, n_products: int, rtol: float) -> None:
         """Judge it by the products the last solve took, for each tenfold gain, beyond the best since it was made."""
-        if self.kind == "kronecker" and n_products > max(_MANY_PRODUCTS, 0.25 * self.build_cost["blocks"]):
-            self.kind, self.wasted = "blocks", np.inf
+        better = {"light": "kronecker", "kronecker": "blocks"}.get(self.kind)
+        if better is not None and n_products > max(_MANY_PRODUCTS, 0.25 * self.cost[better]):
+            self.kind, self.wasted = better, np.inf
             return
         decades = -np.log10(rtol)
         self.best = min(self.best, n_products / decades)

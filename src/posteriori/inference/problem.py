@@ -36,8 +36,10 @@ class CurvedProblem(Problem, Protocol):
     def hessian(self, theta: np.ndarray) -> np.ndarray:
         """H, (K D, K D)."""
 
-    def kronecker_factors(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """A (K, K), G (L, L) with H ~ A kron G / tr A + prior for the L features named next; diag G of all."""
+    def kronecker_factors(
+        self, theta: np.ndarray, light: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """A (K, K), G (L, L) with H ~ A kron G / tr A + prior for the L features named next, few if light; diag G."""
 
     def class_blocks(self, theta: np.ndarray) -> np.ndarray:
         """The diagonal blocks of H less the prior, (K, D, D)."""

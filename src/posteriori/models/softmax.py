@@ -70,8 +70,8 @@ _CANCELLED = 1e-5
 """Share of the sum of log-partitions below which the loss is summed row by row, to keep its digits."""
 _MOST_FEATURES = 2500
 """Up to here (D, D) matrices of all features are made."""
-_LEADING = 512
-"""Beyond, of this many."""
+_LEADING = 256
+"""Beyond, and where these would cost too much, of this many."""
 
 
 class SoftmaxObjective:
@@ -148,13 +148,15 @@ class SoftmaxObjective:
         H[np.diag_indices_from(H)] += self.precision.ravel()
         return H
 
-    def kronecker_factors(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def kronecker_factors(
+        self, theta: np.ndarray, light: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """A (K, K), G (L, L) of H ~ A kron G / tr A + prior for some coefficients, which ones, and diag G of all.
 
-        From a sample of rows; with very many features G is of the heaviest and the intercept alone.
+        From a sample of rows; G is of the heaviest features and the intercept alone if `light`, or if they are many.
         """
         D = self.shape[1]
-        lead = np.arange(D) if D <= _MOST_FEATURES else self._heaviest
+        lead = self._heaviest if light or D > _MOST_FEATURES else np.arange(D)
         columns = None if lead.size == D else lead[: lead.size - self.has_intercept]
         sample = self.sample(max(4096, 100 * D if columns is None else 0))
         A, G = sample.blocks.map_sum(kernels.kronecker_factors, theta, columns, rows=sample._rows(theta), coarse=True)
