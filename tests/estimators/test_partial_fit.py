@@ -1,5 +1,7 @@
 """The sequential algorithm, and starting from where the last fit ended."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -209,3 +211,23 @@ def test_warm_start_from_partial_fit():
     model = SoftmaxRegression(warm_start=True).partial_fit(WINE, CULTIVAR)
     start = objective(model, WINE, CULTIVAR)
     assert model.fit(WINE, CULTIVAR).solution_.trace[0].objective == pytest.approx(start)
+
+
+def test_rows_without_weight_change_nothing():
+    X, y = load_wine(return_X_y=True)
+    weights = np.r_[np.zeros(20), np.ones(len(y) - 20)]
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order], y[order]
+    weighted = SoftmaxRegression().partial_fit(X, y, classes=[0, 1, 2], sample_weight=weights)
+    without = SoftmaxRegression().partial_fit(X[20:], y[20:], classes=[0, 1, 2])
+    np.testing.assert_allclose(weighted.coef_, without.coef_, rtol=1e-9)
+
+
+def test_a_wide_sparse_matrix_is_made_dense_a_few_rows_at_a_time():
+    X = sp.random_array((300, 100_000), density=1e-4, rng=np.random.default_rng(1), format="csr")
+    y = np.arange(300) % 2
+    tracemalloc.start()
+    SoftmaxRegression().partial_fit(X, y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < X.shape[0] * X.shape[1] * 8 / 3

@@ -13,6 +13,8 @@ from posteriori.inference.stochastic import Averaged, RunningMoments, scaled_dir
 __all__ = ["Sequential"]
 
 _ROWS_AT_ONCE = 4096
+_VALUES_AT_ONCE = 1 << 20
+"""Rows and values made dense, and float64, together."""
 
 
 class Sequential:
@@ -44,8 +46,9 @@ class Sequential:
         """Take one step per row, in their order."""
         weights = np.ones(X.shape[0]) if target.weights is None else target.weights
         self._count_pass(X)
-        for start in range(0, X.shape[0], _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
+        at_once = max(1, min(_ROWS_AT_ONCE, _VALUES_AT_ONCE // X.shape[1]))
+        for start in range(0, X.shape[0], at_once):
+            rows = slice(start, start + at_once)
             block = X[rows].toarray() if sp.issparse(X) else np.asarray(X[rows], dtype=np.float64)
             if target.codes is not None:
                 Y = np.zeros((block.shape[0], self.precision.shape[0]))
@@ -74,6 +77,8 @@ class Sequential:
         theta = self._last
         eta = 4.0 / D  # a standardised row has squared length D and curvature up to D/2: twice the safe step
         for x, y, c in zip(X, Y, weights, strict=True):
+            if c == 0:
+                continue
             self.n_visited += 1
             self.n_pass += c
             self.n_rows = max(self.n_rows, self.n_pass)

@@ -18,6 +18,8 @@ from posteriori.inference.solver import Solver
 __all__ = ["LBFGS"]
 
 _TINY = np.finfo(float).tiny
+_VALUES_KEPT = 2_000_000
+"""Beyond this many numbers, going through the memory costs more than a pass that it might save."""
 _FAR = 1e-4
 """Relative gap above which a new preconditioner still pays."""
 
@@ -56,7 +58,9 @@ class LBFGS(Solver):
             yield Iterate(theta, value, gradient)
         precondition = precondition or Precondition(problem)
         apply = precondition.at(theta)
-        pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=self.memory)
+        pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(
+            maxlen=min(self.memory, max(5, _VALUES_KEPT // theta.size))
+        )
         target, renewal, safe = tol, 8, False
         for i in count(1):
             direction = -_two_loop(pairs, apply, gradient)

@@ -51,14 +51,17 @@ def kronecker(
     eigenvalues, Q = np.linalg.eigh(A / max(np.trace(A), np.finfo(float).tiny) + 2.0 / len(A))
     eigenvalues = np.maximum(eigenvalues[:-1], 1e-8 * max(eigenvalues[-2], np.finfo(float).tiny))
     inverses = np.stack([inverse_spd(v * G + np.diag(prior[lead])) for v in eigenvalues])
-    others = np.multiply.outer(eigenvalues, diagonal) + prior if lead.size < prior.size else None
+    others = None
+    if lead.size < prior.size:
+        others = np.multiply.outer(eigenvalues, diagonal) + prior
+        np.divide(1.0, others, out=others, where=others > 0)
 
     def apply(R: np.ndarray) -> np.ndarray:
         Z = Q.T @ R
         led = np.matmul(inverses, Z[:-1, lead, None])[:, :, 0]
         Z[-1] = _prior_only(Z[-1], prior)
         if others is not None:
-            Z[:-1] = np.divide(Z[:-1], others, out=np.zeros_like(others), where=others > 0)
+            Z[:-1] *= others
         Z[:-1, lead] = led
         return Q @ Z
 
