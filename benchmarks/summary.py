@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from benchmarks.measure import GAP, OVER_BUDGET
+from benchmarks.measure import GAP
 from benchmarks.records import markdown
 
 Line = dict[str, Any]
@@ -26,7 +26,7 @@ HEADER = (
 NOTES = f"""\
 Times are medians of runs by turns in one process. The best peer is the fastest scikit-learn solver, tolerance
 and number of BLAS threads that reaches a relative objective gap of {GAP:g}; other runs are void. "> x": no
-run reached it within the budget, and the last one had taken x so far; "never": not at any tolerance. The
+run reached it, and the tightest one had taken x when it ended or its budget did; "never": it could not be run. The
 certificate is the relative gap that our fit states, the true gap is measured against the lowest objective
 known; memory is beyond the input. Every run is in `softmax.jsonl`."""
 
@@ -80,8 +80,10 @@ def peer(runs: list[Line], solver: str) -> Peer:
         best = min([run for run in reached if run["role"] == "timed"] or reached, key=lambda run: run["seconds"])
         setting = f"{solver}, tol {best['tol']:.0e}, {best['threads']} thread{'s' * (best['threads'] > 1)}"
         return Peer(best["seconds"], setting, True, best["peak_mb"])
-    # Tolerances go from loose to tight: what did not reach the gap, or had not ended, bounds what would.
-    bounds = [run["seconds"] for run in tried if run["status"] == OVER_BUDGET]
+    # Tolerances go from loose to tight: for each number of threads the tightest run, ended or not, bounds what would.
+    ran = [run for run in tried if run["seconds"] is not None and not math.isnan(run["seconds"])]
+    tightest = {run["threads"]: run for run in sorted(ran, key=lambda run: -run["tol"])}
+    bounds = [run["seconds"] for run in tightest.values()]
     return Peer(min(bounds, default=math.inf), "no run reached the gap", False)
 
 
