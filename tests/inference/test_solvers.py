@@ -28,6 +28,7 @@ from posteriori.inference import (
     newton_decrement,
     run,
 )
+from posteriori.models.precision import DiagonalPrecision
 from posteriori.models.softmax import SoftmaxObjective
 
 SOLVERS = sorted(Solver.__subclasses__(), key=lambda solver: solver.__name__)
@@ -94,7 +95,8 @@ class Quadratic:
     def __init__(self, A, G, alpha, optimum):
         self.likelihood = sum(np.kron(a, g) for a, g in zip(A, G, strict=True))
         self.A, self.G, self.optimum, self.shape = sum(A), sum(G), optimum, optimum.shape
-        self.precision = np.full(self.shape, alpha)
+        self.prior = DiagonalPrecision(np.full(self.shape, alpha))
+        self.precision = self.prior.diagonal
         self.moments_of_features = np.zeros(self.shape[1]), np.ones(self.shape[1])
 
     def value_gradient(self, theta):

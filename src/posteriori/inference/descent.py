@@ -91,8 +91,8 @@ def largest_curvature(problem: CurvedProblem) -> float:
     largest = 0.0
     for _ in range(20):
         V /= np.linalg.norm(V)
-        V = problem.product(zero, V) - problem.precision * V
+        V = problem.product(zero, V) - problem.prior.times(V)
         largest = float(np.linalg.norm(V))
         if largest == 0:
             break
-    return 1.02 * 0.5 * K * largest + float(problem.precision.max()) or 1.0
+    return 1.02 * 0.5 * K * largest + problem.prior.largest or 1.0

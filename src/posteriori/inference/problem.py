@@ -22,12 +22,25 @@ class Problem(Protocol):
         """The Hessian at theta times V."""
 
 
+class PriorPrecision(Protocol):
+    """R of a Gaussian prior, as far as solvers need it."""
+
+    @property
+    def largest(self) -> float:
+        """At least its largest eigenvalue."""
+
+    def times(self, V: np.ndarray) -> np.ndarray:
+        """R V."""
+
+
 class CurvedProblem(Problem, Protocol):
     """A problem that also knows its Hessian, whole or in parts that make a preconditioner."""
 
+    prior: PriorPrecision
     precision: np.ndarray
+    """Its diagonal, (K, D)."""
     mean: np.ndarray | None
-    """Of the prior: 1/2 sum precision * (theta - mean)^2 is part of J; None is zero."""
+    """Of the prior: 1/2 (theta - mean)^T R (theta - mean) is part of J; None is zero."""
 
     @property
     def n_rows(self) -> int:

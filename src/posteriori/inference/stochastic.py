@@ -114,7 +114,7 @@ def row_curvature(problem: StochasticProblem, batch_size: int = 1) -> float:
     largest = 0.0
     for _ in range(10 if batch_size > 1 else 0):
         V /= max(float(np.linalg.norm(V)), np.finfo(float).tiny)
-        V = scaled_direction(problem.product(zero, V) - problem.precision * V, mean, variance)
+        V = scaled_direction(problem.product(zero, V) - problem.prior.times(V), mean, variance)
         largest = float(np.linalg.norm(V)) * K / problem.total_weight
     largest = min(largest, D)
     return 0.5 * (largest + (D - largest) / batch_size)

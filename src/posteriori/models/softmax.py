@@ -1,7 +1,7 @@
 r"""The softmax-regression model: minus the log posterior of its weights, as sums over blocks of rows.
 
 .. math:: J(\theta) = \sum_n c_n \log\sum_k e^{f_{nk}} - \langle\theta, T\rangle
-          + \tfrac12\sum_{kd} a_{kd}(\theta_{kd} - m_{kd})^2,\qquad f_n = \theta\,[x_n, 1]
+          + \tfrac12 (\theta - m)^\top R\,(\theta - m),\qquad f_n = \theta\,[x_n, 1]
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import numpy as np
 
 from posteriori.maths import softmax as kernels
 from posteriori.maths.blocks import Blocks
-from posteriori.maths.linalg import null_space
+from posteriori.maths.linalg import factored_spd, null_space
+from posteriori.maths.pairs import hessian_from_pairs, pair_grams
+from posteriori.models.precision import DiagonalPrecision, Precision
 
 __all__ = ["ObservedMoments", "SoftmaxObjective"]
 
@@ -82,17 +84,23 @@ class SoftmaxObjective:
     blocks : Blocks
     observed : ObservedMoments
         Of the same blocks.
-    precision : ndarray (K, D')
-        Of the prior, per coefficient; zero where it is flat. D' = D + 1 with an intercept, else D.
+    precision : ndarray (K, D') or Precision
+        R of the prior; per coefficient, zero where it is flat. D' = D + 1 with an intercept, else D.
     mean : ndarray (K, D') or None
         Of the prior; None is zero.
     """
 
     def __init__(
-        self, blocks: Blocks, observed: ObservedMoments, precision: np.ndarray, mean: np.ndarray | None = None
+        self,
+        blocks: Blocks,
+        observed: ObservedMoments,
+        precision: np.ndarray | Precision,
+        mean: np.ndarray | None = None,
     ) -> None:
-        self.blocks, self.observed, self.precision, self.mean = blocks, observed, precision, mean
-        self.shape = precision.shape
+        self.blocks, self.observed, self.mean = blocks, observed, mean
+        self.prior: Precision = DiagonalPrecision(precision) if isinstance(precision, np.ndarray) else precision
+        self.precision = self.prior.diagonal
+        self.shape: tuple[int, int] = (self.precision.shape[0], self.precision.shape[1])
         self.moments = observed.moments[:, : self.shape[1]]
         self.has_intercept = self.shape[1] > blocks.n_features
         self._probs = blocks.row_buffers(self.shape[0])
@@ -118,7 +126,7 @@ class SoftmaxObjective:
         return np.zeros(self.blocks.n_features), self.observed.squares / self.total_weight
 
     def value_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """J and dJ/dtheta = (P - Y)^T diag(c) [X, 1] + a * (theta - m), in one pass (none at the last theta)."""
+        """J and dJ/dtheta = (P - Y)^T diag(c) [X, 1] + R (theta - m), in one pass (none at the last theta)."""
         if self._last is not None and self._last[0] is theta:
             return self._last[1:]
         if not self._delicate:
@@ -129,7 +137,7 @@ class SoftmaxObjective:
         if self._delicate:
             loss, gradient = self.blocks.map_sum(kernels.residual_moments, theta, rows=self._probs)
         centred = theta if self.mean is None else theta - self.mean
-        pull = self.precision * centred
+        pull = self.prior.times(centred)
         value = loss + 0.5 * np.vdot(pull, centred)
         gradient -= gradient.mean(axis=0)  # zero but for rounding, which a weak prior would magnify
         gradient += pull
@@ -140,13 +148,17 @@ class SoftmaxObjective:
         """H V at theta, without H."""
         product = self.blocks.map_sum(kernels.hessian_product, theta, V - V.mean(axis=0), rows=self._rows(theta))
         product -= product.mean(axis=0)
-        return product + self.precision * V
+        return product + self.prior.times(V)
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
         """H at theta, (K D', K D')."""
         H = self.blocks.map_sum(kernels.hessian, theta, rows=self._rows(theta), coarse=True)
-        H[np.diag_indices_from(H)] += self.precision.ravel()
-        return H
+        return H + self.prior.matrix(np.eye(self.shape[0]))
+
+    def likelihood_hessian(self, theta: np.ndarray, basis: np.ndarray) -> np.ndarray:
+        """H at theta without the prior, in coordinates theta = Q B for a basis Q (K, J): (J D', J D')."""
+        grams = self.blocks.map_sum(pair_grams, theta, rows=self._rows(theta), coarse=True)
+        return hessian_from_pairs(grams, basis)
 
     def kronecker_factors(
         self, theta: np.ndarray, light: bool = False
@@ -180,7 +192,17 @@ class SoftmaxObjective:
         mean_weight = sample.blocks.map_sum(kernels.class_spread, theta, rows=rows) / sample.n_rows
         blocks = sample.blocks.map_sum(kernels.class_scatter, theta, 0.1 * mean_weight, rows=rows, coarse=True)
         _raise_diagonal(blocks, self.diagonal(theta))
-        return blocks
+        return blocks + self._couplings
+
+    @cached_property
+    def _couplings(self) -> np.ndarray | float:
+        """What the prior's blocks (K, D', D') hold beside their diagonals."""
+        if isinstance(self.prior, DiagonalPrecision) and self.prior.centre is None:
+            return 0.0
+        K, D = self.shape
+        off = np.stack([self.prior.matrix(np.eye(K)[:, [k]]) for k in range(K)])
+        off[:, np.arange(D), np.arange(D)] = 0.0
+        return off
 
     def diagonal(self, theta: np.ndarray) -> np.ndarray:
         """The diagonal of H without the prior, (K, D')."""
@@ -194,15 +216,22 @@ class SoftmaxObjective:
         return enough if 4 * enough <= self.n_rows else self.n_rows
 
     def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
-        """For each batch of one shuffled pass: theta -> N/B (P - Y)^T diag(c) [X, 1], the likelihood's part alone."""
+        """For each batch of one shuffled pass: theta -> N/B (P - Y)^T diag(c) [X, 1], and what the prior couples."""
         for X, Y, c in self.blocks.batches(size, rng):
             T, _ = kernels.observed_moments(X, Y, c, self.shape[0])
 
             def gradient(theta: np.ndarray, X: Any = X, c: Any = c, T: np.ndarray = T) -> np.ndarray:
                 _, expected = kernels.expected_moments(X, None, c, theta)
-                return (self.n_rows / X.shape[0]) * (expected - T[:, : self.shape[1]])
+                return (self.n_rows / X.shape[0]) * (expected - T[:, : self.shape[1]]) + self._coupled(theta)
 
             yield gradient
+
+    def _coupled(self, theta: np.ndarray) -> np.ndarray | float:
+        """The prior's pull through entries of R beside the diagonal."""
+        if isinstance(self.prior, DiagonalPrecision) and self.prior.centre is None:
+            return 0.0
+        centred = theta if self.mean is None else theta - self.mean
+        return self.prior.times(centred) - self.precision * centred
 
     @cached_property
     def free(self) -> np.ndarray | None:
@@ -259,7 +288,7 @@ class SoftmaxObjective:
         D = self.blocks.n_features
         theta = theta.copy()
         if self.mean is None:
-            alike = (self.precision == self.precision[0]).all(axis=0)
+            alike = (self.precision == self.precision[0]).all(axis=0) & self.prior.exchangeable
             theta[:, alike] -= theta[:, alike].mean(axis=0)
         flat = np.flatnonzero((self.precision[:, :D] == 0).all(axis=0))
         if 0 < flat.size <= 2500:
@@ -280,7 +309,12 @@ class SoftmaxObjective:
         return theta
 
     def gap_bound(self, gradient: np.ndarray) -> float | None:
-        """J - J* <= 1/2 sum g^2 / a over penalised coefficients, where all others have no slope."""
+        """J - J* <= 1/2 g^T R^{-1} g over penalised coefficients, where all others have no slope."""
+        if not isinstance(self.prior, DiagonalPrecision) or self.prior.centre is not None:
+            if not np.isfinite(self.prior.log_det()):
+                return None
+            solve = factored_spd(self.prior.matrix(np.eye(self.shape[0])), ridge=0.0)
+            return 0.5 * float(gradient.ravel() @ solve(gradient.ravel()))
         held = self.precision > 0
         if not held[:, : self.blocks.n_features].all():
             return None
@@ -293,7 +327,7 @@ class SoftmaxObjective:
         if n_rows not in self._samples:
             blocks = self.blocks.sample(n_rows, np.random.default_rng(_SEED))
             observed = ObservedMoments.of(blocks, self.shape[0])
-            self._samples[n_rows] = SoftmaxObjective(blocks, observed, self.precision, self.mean)
+            self._samples[n_rows] = SoftmaxObjective(blocks, observed, self.prior, self.mean)
         return self._samples[n_rows]
 
     def _rows(self, theta: np.ndarray) -> list[np.ndarray] | None:

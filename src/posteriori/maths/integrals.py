@@ -1,0 +1,145 @@
+r"""Averages of softmax over Gaussian logits, by nodes that are fixed once and for all.
+
+For a row with logits f ~ N(m, V), only differences matter. With f_k - f_K (k < K) = mu + L z, L L^T their covariance and
+z standard normal in J = K - 1 dimensions,
+
+.. math:: \mathbb{E}[\mathrm{softmax}(f)_k] \approx \sum_s \omega_s\, \mathrm{softmax}([\mu + L z_s, 0])_k .
+
+In one dimension the nodes are Gauss-Hermite's, in two a product of them, beyond that quasi-random points together with
+their mirror images, turned so that their mean is zero and their covariance the identity, exactly. The same row gets the
+same answer in whatever company and on whatever day.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+
+__all__ = ["Moments", "Nodes", "expected_softmax", "log_expected_softmax", "normal_nodes", "softmax_moments"]
+
+_BLOCK_VALUES = 1 << 18
+"""Logits held at a time: rows x classes x nodes."""
+_SEED = 7
+
+
+class Nodes(NamedTuple):
+    """Points (J, S) and weights (S,) that integrate against a standard normal in J dimensions."""
+
+    points: np.ndarray
+    weights: np.ndarray
+
+
+@lru_cache(maxsize=64)
+def normal_nodes(J: int, size: int = 128) -> Nodes:
+    """At most about `size` nodes in J dimensions.
+
+    >>> points, weights = normal_nodes(3)
+    >>> bool(np.allclose(points @ (weights[:, None] * points.T), np.eye(3)))
+    True
+    """
+    if J <= 2:
+        x, w = np.polynomial.hermite_e.hermegauss(min(size, 32) if J == 1 else max(3, int(np.sqrt(size))))
+        w = w / w.sum()
+        if J == 1:
+            return Nodes(x[None, :], w)
+        return Nodes(np.stack(np.meshgrid(x, x)).reshape(2, -1), np.outer(w, w).ravel())
+    half = max(2, size // 2)
+    uniform = qmc.Sobol(J, scramble=True, rng=np.random.default_rng(_SEED)).random(half) if J <= 21201 else None
+    if uniform is None:  # beyond the tables of the sequence
+        uniform = np.random.default_rng(_SEED).random((half, J))
+    points = ndtri(np.clip(uniform, 1e-12, 1 - 1e-12)).T
+    if half >= 2 * J:
+        covariance = points @ points.T / half
+        points = np.linalg.solve(np.linalg.cholesky(covariance), points)
+    else:  # too few for a whole covariance: at least the variances
+        points /= np.sqrt((points**2).mean(axis=1, keepdims=True))
+    return Nodes(np.concatenate([points, -points], axis=1), np.full(2 * half, 0.5 / half))
+
+
+class Moments(NamedTuple):
+    """Of softmax(f): E[log sum exp f] - m_K (n,), E[p] (K, n), E[p_k p_l] for k < l (pairs, n)."""
+
+    log_partition: np.ndarray
+    mean: np.ndarray
+    products: np.ndarray
+
+
+def expected_softmax(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> np.ndarray:
+    """E[softmax(f)], (K, n), from means (K, n) and the covariance of f_k - f_K, (n, K - 1, K - 1)."""
+    out = np.empty_like(mean)
+    for rows, F in _logits_at_nodes(mean, covariance, nodes):
+        _softmax_inner(F)
+        out[:, rows] = (F @ nodes.weights).T
+    return out
+
+
+def log_expected_softmax(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> np.ndarray:
+    """log E[softmax(f)], (K, n), exact however small: the nodes are averaged in logarithms."""
+    out = np.empty_like(mean)
+    log_weights = np.log(nodes.weights)
+    for rows, F in _logits_at_nodes(mean, covariance, nodes):
+        F -= F.max(axis=1, keepdims=True)
+        F -= np.log(np.exp(F).sum(axis=1, keepdims=True))
+        F += log_weights
+        top = F.max(axis=2, keepdims=True)
+        out[:, rows] = (np.log(np.exp(F - top).sum(axis=2)) + top[:, :, 0]).T
+    return out
+
+
+def softmax_moments(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> Moments:
+    """First and second moments of the probabilities, and the mean log-partition, for all rows at once."""
+    K, n = mean.shape
+    k, m = np.triu_indices(K, 1)
+    log_partition, first, products = np.empty(n), np.empty((K, n)), np.empty((k.size, n))
+    for rows, F in _logits_at_nodes(mean, covariance, nodes):
+        log_partition[rows] = _softmax_inner(F) @ nodes.weights
+        weighted = F * nodes.weights
+        first[:, rows] = weighted.sum(axis=2).T
+        products[:, rows] = (weighted @ F.transpose(0, 2, 1))[:, k, m].T
+    return Moments(log_partition, first, products)
+
+
+def _logits_at_nodes(mean, covariance, nodes):  # type: ignore[no-untyped-def]
+    """Blocks of rows, and their logits less the last class's mean, (n_b, K, S)."""
+    K, n = mean.shape
+    S = nodes.weights.size
+    factors = cholesky_psd(covariance)
+    size = max(1, _BLOCK_VALUES // (K * S))
+    for start in range(0, n, size):
+        rows = slice(start, min(n, start + size))
+        F = np.empty((rows.stop - start, K, S))
+        np.matmul(factors[rows], nodes.points, out=F[:, :-1])
+        F[:, :-1] += (mean[:-1, rows] - mean[-1, rows]).T[:, :, None]
+        F[:, -1] = 0.0
+        yield rows, F
+
+
+def cholesky_psd(covariance: np.ndarray) -> np.ndarray:
+    """Lower factors of (n, J, J) positive semi-definite matrices, with the little on the diagonal that rounding needs."""
+    diagonal = np.einsum("nii->ni", covariance)
+    jitter = 1e-13 * diagonal.max(axis=1, initial=0.0) + 1e-300
+    i = np.arange(covariance.shape[1])
+    lifted = covariance.copy()
+    while True:
+        lifted[:, i, i] = np.maximum(diagonal, 0.0) + jitter[:, None]
+        try:
+            return np.linalg.cholesky(lifted)
+        except np.linalg.LinAlgError:
+            jitter = jitter * 100.0
+
+
+def _softmax_inner(F: np.ndarray) -> np.ndarray:
+    """Turn logits (n, K, S) into probabilities over K in place; return log sum_k exp, (n, S)."""
+    top = F.max(axis=1)
+    F -= top[:, None, :]
+    np.exp(F, out=F)
+    total = F.sum(axis=1)
+    F /= total[:, None, :]
+    np.log(total, out=total)
+    total += top
+    return total

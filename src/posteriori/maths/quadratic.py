@@ -1,0 +1,91 @@
+r"""Many weighted Gram matrices, and many quadratic forms, of the same rows: two sides of one product.
+
+.. math:: G_m = \sum_n w_{mn}\, x_n x_n^\top, \qquad q_{mn} = x_n^\top S_m x_n
+
+The distinct products x_d x_e of a row, packed into a vector, turn both into one matrix product. Rows are too long for
+that once there are many features; then it is one product for each m.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from posteriori.maths.softmax import add_intercept, gram
+
+__all__ = ["quadratic_forms", "weighted_grams"]
+
+_PACKED_FEATURES = 96
+"""Up to here packed rows fit the cache."""
+_PACKED_VALUES = 1 << 18
+"""Packed values made at a time."""
+
+
+def weighted_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:
+    """sum_n w_mn [x_n, 1] [x_n, 1]^T for weights (m, n) that are not negative, shape (m, D', D').
+
+    >>> weighted_grams(np.array([[2.0], [3.0]]), np.array([[1.0, 0.0], [1.0, 1.0]]), True)
+    array([[[ 4.,  2.],
+            [ 2.,  1.]],
+    <BLANKLINE>
+           [[13.,  5.],
+            [ 5.,  2.]]])
+    """
+    D = X.shape[1] + with_intercept
+    if sp.issparse(X) or D > _PACKED_FEATURES:
+        return np.stack([gram(X, w, with_intercept) for w in weights])
+    Z = add_intercept(X) if with_intercept else X
+    total = np.zeros((len(weights), D * (D + 1) // 2))
+    for rows in _row_slices(len(Z), D):
+        total += weights[:, rows] @ _packed(Z[rows]).T
+    upper = np.triu_indices(D)
+    out = np.empty((len(weights), D, D))
+    out[:, upper[0], upper[1]] = total
+    out[:, upper[1], upper[0]] = total
+    return out
+
+
+def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
+    """[x_n, 1]^T S_m [x_n, 1] for matrices (m, D', D'), symmetric or not, shape (m, n).
+
+    >>> quadratic_forms(np.array([[2.0], [3.0]]), np.array([[[1.0, 4.0], [0.0, 1.0]]]), True)
+    array([[13., 22.]])
+    """
+    n, D = X.shape[0], X.shape[1] + with_intercept
+    out = np.empty((len(S), n))
+    if sp.issparse(X):
+        for m, S_m in enumerate(S):
+            out[m] = X.multiply(X @ S_m[: X.shape[1], : X.shape[1]]).sum(axis=1)
+            if with_intercept:
+                out[m] += X @ (S_m[:-1, -1] + S_m[-1, :-1]) + S_m[-1, -1]
+        return out
+    Z = add_intercept(X) if with_intercept else X
+    if D > _PACKED_FEATURES:
+        for m, S_m in enumerate(S):
+            out[m] = np.einsum("nd,nd->n", Z @ S_m, Z)
+        return out
+    upper = np.triu_indices(D)
+    packed = S[:, upper[0], upper[1]] + S[:, upper[1], upper[0]]
+    packed[:, upper[0] == upper[1]] *= 0.5
+    for rows in _row_slices(n, D):
+        out[:, rows] = packed @ _packed(Z[rows])
+    return out
+
+
+def _row_slices(n: int, D: int) -> list[slice]:
+    size = max(64, 2 * _PACKED_VALUES // (D * (D + 1)))
+    return [slice(i, i + size) for i in range(0, n, size)]
+
+
+def _packed(X: np.ndarray) -> np.ndarray:
+    """x_d x_e for d <= e, (D (D + 1) / 2, n)."""
+    columns = np.ascontiguousarray(X.T)
+    D, n = columns.shape
+    out = np.empty((D * (D + 1) // 2, n))
+    start = 0
+    for d in range(D):
+        np.multiply(columns[d:], columns[d], out=out[start : start + D - d])
+        start += D - d
+    return out

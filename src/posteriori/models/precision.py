@@ -1,0 +1,160 @@
+"""Precisions of a Gaussian prior on the parameters (K, D'): by coefficient, in Kronecker factors, or as one matrix.
+
+All say the same things: their product with a (K, D') array, their diagonal, their determinant, and their matrix in
+coordinates theta = Q B for a basis Q (K, J) of the classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+__all__ = ["DiagonalPrecision", "KroneckerPrecision", "MatrixPrecision", "Precision"]
+
+
+class Precision(Protocol):
+    """The inverse covariance R of a Gaussian over arrays (K, D')."""
+
+    @property
+    def diagonal(self) -> np.ndarray:
+        """R_ii, (K, D')."""
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether all classes are treated alike and independently."""
+
+    @property
+    def largest(self) -> float:
+        """At least the largest eigenvalue."""
+
+    def times(self, V: np.ndarray) -> np.ndarray:
+        """R V, (K, D')."""
+
+    def log_det(self) -> float:
+        """log |R|; -inf when R is improper."""
+
+    def matrix(self, basis: np.ndarray) -> np.ndarray:
+        """(Q kron I)^T R (Q kron I), (J D', J D')."""
+
+
+@dataclass(frozen=True)
+class DiagonalPrecision:
+    """One precision per coefficient, the last column's for the logit at the row `centre` instead of at the origin.
+
+    Attributes
+    ----------
+    values : ndarray (K, D')
+    centre : ndarray (D',) or None
+        [c, 1]: the last coefficient's precision tau is that of w . c + b, so that R_k = diag(a_k, 0) + tau_k u u^T.
+    """
+
+    values: np.ndarray
+    centre: np.ndarray | None = None
+
+    @property
+    def diagonal(self) -> np.ndarray:
+        if self.centre is None:
+            return self.values
+        out = self.values.copy()
+        out[:, :-1] += self.values[:, -1:] * self.centre[:-1] ** 2
+        return out
+
+    @property
+    def exchangeable(self) -> bool:
+        return bool((self.values == self.values[0]).all())
+
+    @property
+    def largest(self) -> float:
+        tilt = 0.0 if self.centre is None else float((self.values[:, -1] * (self.centre @ self.centre)).max())
+        return float(self.values.max()) + tilt
+
+    def times(self, V: np.ndarray) -> np.ndarray:
+        if self.centre is None:
+            return self.values * V
+        out = np.empty_like(V)
+        tilt = self.values[:, -1] * (V @ self.centre)
+        out[:, :-1] = self.values[:, :-1] * V[:, :-1]
+        out[:, -1] = 0.0
+        out += tilt[:, None] * self.centre
+        return out
+
+    def log_det(self) -> float:
+        # the change from b to w . c + b has determinant one
+        with np.errstate(divide="ignore"):
+            return float(np.log(self.values).sum())
+
+    def matrix(self, basis: np.ndarray) -> np.ndarray:
+        K, J = basis.shape
+        D = self.values.shape[1]
+        out = np.zeros((J, D, J, D))
+        d = np.arange(D)
+        own = self.values if self.centre is None else np.column_stack([self.values[:, :-1], np.zeros(K)])
+        out[:, d, :, d] = np.einsum("ki,kj,kd->dij", basis, basis, own)
+        if self.centre is not None:
+            tilt = np.einsum("ki,kj,k->ij", basis, basis, self.values[:, -1])
+            out += np.einsum("ij,d,e->idje", tilt, self.centre, self.centre)
+        return out.reshape(J * D, J * D)
+
+
+@dataclass(frozen=True)
+class KroneckerPrecision:
+    """A kron G: A (K, K) over classes, G (D', D') over coefficients."""
+
+    A: np.ndarray
+    G: np.ndarray
+
+    @property
+    def diagonal(self) -> np.ndarray:
+        return np.outer(self.A.diagonal(), self.G.diagonal())
+
+    @property
+    def exchangeable(self) -> bool:
+        return False
+
+    @property
+    def largest(self) -> float:
+        return float(np.linalg.eigvalsh(self.A)[-1] * np.linalg.eigvalsh(self.G)[-1])
+
+    def times(self, V: np.ndarray) -> np.ndarray:
+        return self.A @ V @ self.G
+
+    def log_det(self) -> float:
+        return float(len(self.G) * np.linalg.slogdet(self.A)[1] + len(self.A) * np.linalg.slogdet(self.G)[1])
+
+    def matrix(self, basis: np.ndarray) -> np.ndarray:
+        return np.kron(basis.T @ self.A @ basis, self.G)
+
+
+@dataclass(frozen=True)
+class MatrixPrecision:
+    """One symmetric matrix (K D', K D'), coefficients of a class next to each other."""
+
+    R: np.ndarray
+    shape: tuple[int, int]
+
+    @property
+    def diagonal(self) -> np.ndarray:
+        return self.R.diagonal().reshape(self.shape)
+
+    @property
+    def exchangeable(self) -> bool:
+        return False
+
+    @property
+    def largest(self) -> float:
+        return float(np.linalg.eigvalsh(self.R)[-1])
+
+    def times(self, V: np.ndarray) -> np.ndarray:
+        return (self.R @ V.ravel()).reshape(self.shape)
+
+    def log_det(self) -> float:
+        sign, value = np.linalg.slogdet(self.R)
+        return float(value) if sign > 0 else -np.inf
+
+    def matrix(self, basis: np.ndarray) -> np.ndarray:
+        K, D = self.shape
+        blocks = self.R.reshape(K, D, K, D)
+        J = basis.shape[1]
+        return np.einsum("ki,kdle,lj->idje", basis, blocks, basis, optimize=True).reshape(J * D, J * D)
