@@ -21,6 +21,7 @@ _HOME = {
     "Status": "posteriori.inference",
     "ConvergenceWarning": "posteriori.exceptions",
     "SeparationWarning": "posteriori.exceptions",
+    "walkthrough": "posteriori.report",
 }
 
 __all__ = [
@@ -34,12 +35,14 @@ __all__ = [
     "Status",
     "StochasticGradient",
     "__version__",
+    "walkthrough",
 ]
 
 if TYPE_CHECKING:
     from posteriori.estimators import SoftmaxRegression
     from posteriori.exceptions import ConvergenceWarning, SeparationWarning
     from posteriori.inference import LBFGS, GradientDescent, Newton, Solution, Status, StochasticGradient
+    from posteriori.report import walkthrough
 
 
 def __getattr__(name: str) -> Any:
