@@ -13,12 +13,15 @@ __version__ = "0.1.0"
 
 _HOME = {
     "SoftmaxRegression": "posteriori.estimators",
+    "BayesianSoftmaxRegression": "posteriori.estimators",
+    "GaussianPrior": "posteriori.models",
     "Newton": "posteriori.inference",
     "LBFGS": "posteriori.inference",
     "GradientDescent": "posteriori.inference",
     "StochasticGradient": "posteriori.inference",
     "Solution": "posteriori.inference",
     "Status": "posteriori.inference",
+    "ApproximationWarning": "posteriori.exceptions",
     "ConvergenceWarning": "posteriori.exceptions",
     "SeparationWarning": "posteriori.exceptions",
     "walkthrough": "posteriori.report",
@@ -26,7 +29,10 @@ _HOME = {
 
 __all__ = [
     "LBFGS",
+    "ApproximationWarning",
+    "BayesianSoftmaxRegression",
     "ConvergenceWarning",
+    "GaussianPrior",
     "GradientDescent",
     "Newton",
     "SeparationWarning",
@@ -39,9 +45,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from posteriori.estimators import SoftmaxRegression
-    from posteriori.exceptions import ConvergenceWarning, SeparationWarning
+    from posteriori.estimators import BayesianSoftmaxRegression, SoftmaxRegression
+    from posteriori.exceptions import ApproximationWarning, ConvergenceWarning, SeparationWarning
     from posteriori.inference import LBFGS, GradientDescent, Newton, Solution, Status, StochasticGradient
+    from posteriori.models import GaussianPrior
     from posteriori.report import walkthrough
 
 

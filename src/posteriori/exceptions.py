@@ -2,8 +2,12 @@
 
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["ConvergenceWarning", "SeparationWarning"]
+__all__ = ["ApproximationWarning", "ConvergenceWarning", "SeparationWarning"]
 
 
 class SeparationWarning(ConvergenceWarning):
     """Some classes can be told apart without error, so that no finite maximum-likelihood estimate exists."""
+
+
+class ApproximationWarning(UserWarning):
+    """A posterior was approximated badly: its predictions or its weights are not to be trusted as they stand."""

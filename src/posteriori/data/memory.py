@@ -57,7 +57,7 @@ class MemoryBlocks:
         self.n_passes = 0
         self.slices = _slices(X, n_classes)
 
-    def _features(self, rows: Any) -> Any:
+    def features(self, rows: Any) -> Any:
         """The rows as float64, shifted and scaled."""
         if sp.issparse(self.X):
             X = _rows_of(self.X, rows) if isinstance(rows, slice) else self.X[rows]
@@ -72,7 +72,7 @@ class MemoryBlocks:
 
     def _block(self, rows: Any) -> tuple[Any, Any, Any]:
         Y = None if self.Y is None else self.Y[rows]
-        return self._features(rows), Y, None if self.c is None else self.c[rows]
+        return self.features(rows), Y, None if self.c is None else self.c[rows]
 
     def map_sum(
         self,
@@ -100,7 +100,7 @@ class MemoryBlocks:
         out = np.empty((self.n_classes, self.n_rows))
 
         def task(i: int) -> None:
-            out[:, self.slices[i]] = kernel(self._features(self.slices[i]), *params)
+            out[:, self.slices[i]] = kernel(self.features(self.slices[i]), *params)
 
         run_tasks(task, len(self.slices), self.n_threads)
         return out

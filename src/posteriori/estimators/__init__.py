@@ -1,5 +1,6 @@
 """The scikit-learn classes: here models meet inference and data."""
 
+from posteriori.estimators.bayesian_softmax import BayesianSoftmaxRegression
 from posteriori.estimators.softmax_regression import SoftmaxRegression
 
-__all__ = ["SoftmaxRegression"]
+__all__ = ["BayesianSoftmaxRegression", "SoftmaxRegression"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -27,20 +26,13 @@ from posteriori.estimators.reading import (
     remember_features,
 )
 from posteriori.estimators.sequential import Sequential
+from posteriori.estimators.settings import is_number, validated_solver
 from posteriori.estimators.solving import softmax_problem, solve
 from posteriori.exceptions import ConvergenceWarning, SeparationWarning
-from posteriori.inference import LBFGS, Automatic, GradientDescent, Newton, Solver, Status, StochasticGradient
+from posteriori.inference import Solver, Status
 from posteriori.maths import softmax as kernels
 
 __all__ = ["SoftmaxRegression"]
-
-_SOLVERS: dict[str, type[Solver]] = {
-    "auto": Automatic,
-    "newton": Newton,
-    "lbfgs": LBFGS,
-    "gd": GradientDescent,
-    "sgd": StochasticGradient,
-}
 
 
 class SoftmaxRegression(ClassifierMixin, BaseEstimator):
@@ -158,7 +150,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        solver = self._validated_solver()
+        solver = validated_solver(self)
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight)
         precision = self._precision(len(target.classes), features.matrix.shape[1])
         start = self._start(features, target)
@@ -202,7 +194,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        self._validated_solver()
+        validated_solver(self)
         state: Sequential | None = getattr(self, "_sequential", None)
         if classes is not None and state is not None and list(np.unique(classes)) != list(self.classes_):
             raise ValueError(
@@ -261,30 +253,6 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             np.nan_to_num(F, copy=False)  # finite features, but logits beyond the range of numbers
         return F
 
-    def _validated_solver(self) -> Solver:
-        """The solver, once all constructor arguments have been checked."""
-        solver = self.solver
-        if isinstance(solver, str):
-            if solver not in _SOLVERS:
-                raise ValueError(f"solver={solver!r} is unknown: use one of {[*_SOLVERS]} or a solver object.")
-            solver = _SOLVERS[solver]()
-        elif not isinstance(solver, Solver):
-            raise ValueError(f"solver={solver!r} is no solver: use one of {[*_SOLVERS]} or a solver object.")
-        solver.validate()
-        if self.n_jobs is not None and not isinstance(self.n_jobs, (int, np.integer)):
-            raise ValueError(f"n_jobs={self.n_jobs!r} must be a whole number or None.")
-        if not isinstance(self.fit_intercept, (bool, np.bool_)):
-            raise ValueError(f"fit_intercept={self.fit_intercept!r} must be True or False.")
-        if not isinstance(self.verbose, (bool, int, np.integer)):
-            raise ValueError(f"verbose={self.verbose!r} must be a whole number.")
-        if not _is_number(self.tol) or not self.tol >= 0:
-            raise ValueError(f"tol={self.tol!r} must be a number that is not negative.")
-        if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 0:
-            raise ValueError(f"max_iter={self.max_iter!r} must be a whole number that is not negative.")
-        if self.device not in (None, "cpu"):
-            raise ValueError(f"device={self.device!r} is not available: use None or 'cpu'.")
-        return solver
-
     def _precision(self, K: int, D: int) -> np.ndarray:
         """Of the prior, (K, D') with the intercept last, in the units of the data."""
         try:
@@ -313,7 +281,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
                     "as a number."
                 )
             return float(alpha) if given else 0.0
-        if not _is_number(given) or not np.isfinite(given) or given < 0:
+        if not is_number(given) or not np.isfinite(given) or given < 0:
             raise ValueError(f"penalize_intercept={given!r} must be a bool or a precision that is not negative.")
         return float(given)
 
@@ -346,7 +314,3 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             ConvergenceWarning,
             stacklevel=3,
         )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from posteriori.data import Features, MemoryBlocks, Target, raise_if_not_finite
@@ -23,64 +21,11 @@ from posteriori.inference import (
     newton_direction,
     run,
 )
+from posteriori.models.coordinates import Coordinates
 from posteriori.models.separation import separated_classes
 from posteriori.models.softmax import ObservedMoments, SoftmaxObjective
 
-__all__ = ["Coordinates", "softmax_problem", "solve"]
-
-
-@dataclass(frozen=True)
-class Coordinates:
-    """x' = (x - shift) * scale, and what that makes of parameters (K, D') with the intercept last.
-
-    Ordinary data, raw or not, are computed with as they are (both None). The two are for columns whose digits or
-    squares float64 would lose: a mean a thousand times the spread, values beyond 1e100.
-    """
-
-    shift: np.ndarray | None = None
-    scale: np.ndarray | None = None
-
-    @classmethod
-    def safe_for(cls, X: Any, observed: ObservedMoments, free_intercept: bool) -> Coordinates:
-        """Those in which sums of squares of X keep their digits."""
-        size = np.sqrt(observed.squares / max(observed.class_sizes.sum(), np.finfo(float).tiny))
-        if not observed.finite or ((size > 1e100) | ((size < 1e-100) & (size > 0))).any():
-            largest = abs(X).max(axis=0)
-            largest = largest.toarray().ravel() if sp.issparse(largest) else largest.astype(np.float64)
-            return cls(scale=1.0 / np.where(largest > 0, largest, 1.0))
-        if free_intercept and not sp.issparse(X):
-            far = np.abs(observed.mean) > 1e3 * np.sqrt(observed.variance)
-            if far.any():
-                far &= (X != X[:1]).any(axis=0)  # a constant column stays what it is
-                return cls(shift=np.where(far, observed.mean, 0.0)) if far.any() else cls()
-        return cls()
-
-    def precision(self, precision: np.ndarray) -> np.ndarray:
-        """The prior's, of the weights of x'."""
-        if self.scale is None:
-            return precision
-        scaled = precision.copy()
-        with np.errstate(under="ignore"):
-            scaled[:, : self.scale.size] *= self.scale**2
-        return scaled
-
-    def inward(self, theta: np.ndarray) -> np.ndarray:
-        """Parameters for x' from those for x."""
-        theta = theta.copy()
-        if self.shift is not None:
-            theta[:, -1] += theta[:, : self.shift.size] @ self.shift
-        if self.scale is not None:
-            theta[:, : self.scale.size] /= self.scale
-        return theta
-
-    def outward(self, theta: np.ndarray) -> np.ndarray:
-        """Parameters for x from those for x'."""
-        theta = theta.copy()
-        if self.scale is not None:
-            theta[:, : self.scale.size] *= self.scale
-        if self.shift is not None:
-            theta[:, -1] -= theta[:, : self.shift.size] @ self.shift
-        return theta
+__all__ = ["softmax_problem", "solve"]
 
 
 def softmax_problem(

@@ -4,13 +4,14 @@ from posteriori.inference.automatic import Automatic
 from posteriori.inference.descent import GradientDescent
 from posteriori.inference.lbfgs import LBFGS
 from posteriori.inference.newton import Newton, newton_decrement, newton_direction
-from posteriori.inference.solution import Iterate, Solution, Status, TraceEntry, run
+from posteriori.inference.solution import BayesianSolution, Iterate, Solution, Status, TraceEntry, run
 from posteriori.inference.solver import Solver
 from posteriori.inference.stochastic import StochasticGradient
 
 __all__ = [
     "LBFGS",
     "Automatic",
+    "BayesianSolution",
     "GradientDescent",
     "Iterate",
     "Newton",

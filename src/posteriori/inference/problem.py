@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["CurvedProblem", "Problem", "SampledProblem", "StochasticProblem"]
+__all__ = [
+    "CurvedProblem",
+    "DrawnProblem",
+    "PosteriorProblem",
+    "PriorPrecision",
+    "Problem",
+    "SampledProblem",
+    "StochasticProblem",
+]
 
 
 class Problem(Protocol):
@@ -26,8 +34,18 @@ class PriorPrecision(Protocol):
     """R of a Gaussian prior, as far as solvers need it."""
 
     @property
+    def exchangeable(self) -> bool:
+        """Whether all classes are treated alike and independently."""
+
+    @property
     def largest(self) -> float:
         """At least its largest eigenvalue."""
+
+    def log_det(self) -> float:
+        """Log |R|."""
+
+    def matrix(self, basis: np.ndarray) -> np.ndarray:
+        """(Q kron I)^T R (Q kron I)."""
 
     def times(self, V: np.ndarray) -> np.ndarray:
         """R V."""
@@ -36,11 +54,14 @@ class PriorPrecision(Protocol):
 class CurvedProblem(Problem, Protocol):
     """A problem that also knows its Hessian, whole or in parts that make a preconditioner."""
 
-    prior: PriorPrecision
     precision: np.ndarray
-    """Its diagonal, (K, D)."""
+    """Diagonal of the prior's, (K, D)."""
     mean: np.ndarray | None
     """Of the prior: 1/2 (theta - mean)^T R (theta - mean) is part of J; None is zero."""
+
+    @property
+    def prior(self) -> PriorPrecision:
+        """R."""
 
     @property
     def n_rows(self) -> int:
@@ -85,3 +106,29 @@ class StochasticProblem(CurvedProblem, Protocol):
 
     def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
         """For each batch of a shuffled pass, theta -> estimate of the gradient of J less the prior's part."""
+
+
+class PosteriorProblem(CurvedProblem, Protocol):
+    """A problem whose Hessian can be had in coordinates of the classes, and whose determinant has a slope."""
+
+    def likelihood_hessian(self, theta: np.ndarray, basis: np.ndarray) -> np.ndarray:
+        """H without the prior in coordinates theta = Q B, (J D, J D)."""
+
+    def log_det_slope(self, theta: np.ndarray, forms: np.ndarray) -> np.ndarray:
+        """d/dtheta of tr(S H) with S fixed, given by the covariances of pairs of classes."""
+
+    def averaged(
+        self, theta: np.ndarray, forms: np.ndarray, basis: np.ndarray, nodes: Any
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """E[J], its slope and E[H without the prior] over a Gaussian about theta, given by the same covariances."""
+
+
+class DrawnProblem(Protocol):
+    """A problem that can be evaluated at many parameters at once."""
+
+    @property
+    def prior(self) -> PriorPrecision:
+        """R."""
+
+    def values(self, thetas: np.ndarray) -> np.ndarray:
+        """J at each of (S, K, D) parameters, (S,)."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Iterate", "Solution", "Status", "Steps", "TraceEntry", "run"]
+__all__ = ["BayesianSolution", "Iterate", "Solution", "Status", "Steps", "TraceEntry", "run"]
 
 
 class Status(Enum):
@@ -84,6 +84,39 @@ class Solution:
     def converged(self) -> bool:
         """Whether the status is `Status.CONVERGED`."""
         return self.status is Status.CONVERGED
+
+
+@dataclass(frozen=True)
+class BayesianSolution(Solution):
+    """The end of a Bayesian fit: the solve for the mode, and all that was chosen around it.
+
+    Attributes
+    ----------
+    structure, structure_reason : str
+        Of the posterior: "full", "kronecker" or "diagonal".
+    approximation, approximation_reason : str
+        "laplace", "variational" or "importance".
+    scores : dict of str to float
+        Approximate leave-one-out log-loss of each candidate, "plugin" among them; empty if there was no choice.
+    evidence_path : list
+        Points visited in search of the prior, each with its log evidence and gradient.
+    evidence_converged : bool or None
+    bound : float or None
+        Variational lower bound on the log evidence.
+    k_hat, effective_sample_size : float or None
+        Of importance weights.
+    """
+
+    structure: str = "full"
+    structure_reason: str = ""
+    approximation: str = "laplace"
+    approximation_reason: str = ""
+    scores: dict[str, float] = field(default_factory=dict)
+    evidence_path: list[Any] = field(default_factory=list, repr=False)
+    evidence_converged: bool | None = None
+    bound: float | None = None
+    k_hat: float | None = None
+    effective_sample_size: float | None = None
 
 
 def run(

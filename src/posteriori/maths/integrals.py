@@ -1,7 +1,7 @@
 r"""Averages of softmax over Gaussian logits, by nodes that are fixed once and for all.
 
-For a row with logits f ~ N(m, V), only differences matter. With f_k - f_K (k < K) = mu + L z, L L^T their covariance and
-z standard normal in J = K - 1 dimensions,
+For a row with logits f ~ N(m, V), only differences matter. With f_k - f_K (k < K) = mu + L z, L L^T their covariance
+and z standard normal in J = K - 1 dimensions,
 
 .. math:: \mathbb{E}[\mathrm{softmax}(f)_k] \approx \sum_s \omega_s\, \mathrm{softmax}([\mu + L z_s, 0])_k .
 
@@ -12,6 +12,7 @@ same answer in whatever company and on whatever day.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,12 +20,28 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-
-__all__ = ["Moments", "Nodes", "expected_softmax", "log_expected_softmax", "normal_nodes", "softmax_moments"]
+__all__ = [
+    "AtNodes",
+    "Moments",
+    "Nodes",
+    "cholesky_psd",
+    "even_nodes",
+    "expected_softmax",
+    "log_expected_softmax",
+    "logits_at_nodes",
+    "logits_in_basis",
+    "normal_nodes",
+    "softmax_at_nodes",
+    "softmax_moments",
+]
 
 _BLOCK_VALUES = 1 << 18
 """Logits held at a time: rows x classes x nodes."""
 _SEED = 7
+
+
+AtNodes = Iterator[tuple[slice, np.ndarray]]
+"""Slices of rows with their logits at all nodes, (n_b, K, S)."""
 
 
 class Nodes(NamedTuple):
@@ -48,14 +65,23 @@ def normal_nodes(J: int, size: int = 128) -> Nodes:
         if J == 1:
             return Nodes(x[None, :], w)
         return Nodes(np.stack(np.meshgrid(x, x)).reshape(2, -1), np.outer(w, w).ravel())
+    return even_nodes(J, size)
+
+
+@lru_cache(maxsize=64)
+def even_nodes(J: int, size: int) -> Nodes:
+    """`size` nodes of equal weight: what quantiles need."""
     half = max(2, size // 2)
-    uniform = qmc.Sobol(J, scramble=True, rng=np.random.default_rng(_SEED)).random(half) if J <= 21201 else None
-    if uniform is None:  # beyond the tables of the sequence
+    if J == 1:
+        points = ndtri((np.arange(half) + 0.5) / (2 * half))[None, :]
+        return Nodes(np.concatenate([points, -points[:, ::-1]], axis=1), np.full(2 * half, 0.5 / half))
+    if J <= qmc.Sobol.MAXDIM:
+        uniform = qmc.Sobol(J, scramble=True, rng=np.random.default_rng(_SEED)).random(half)
+    else:
         uniform = np.random.default_rng(_SEED).random((half, J))
     points = ndtri(np.clip(uniform, 1e-12, 1 - 1e-12)).T
     if half >= 2 * J:
-        covariance = points @ points.T / half
-        points = np.linalg.solve(np.linalg.cholesky(covariance), points)
+        points = np.linalg.solve(np.linalg.cholesky(points @ points.T / half), points)
     else:  # too few for a whole covariance: at least the variances
         points /= np.sqrt((points**2).mean(axis=1, keepdims=True))
     return Nodes(np.concatenate([points, -points], axis=1), np.full(2 * half, 0.5 / half))
@@ -69,20 +95,20 @@ class Moments(NamedTuple):
     products: np.ndarray
 
 
-def expected_softmax(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> np.ndarray:
-    """E[softmax(f)], (K, n), from means (K, n) and the covariance of f_k - f_K, (n, K - 1, K - 1)."""
-    out = np.empty_like(mean)
-    for rows, F in _logits_at_nodes(mean, covariance, nodes):
-        _softmax_inner(F)
-        out[:, rows] = (F @ nodes.weights).T
+def expected_softmax(at_nodes: AtNodes, weights: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """E[softmax(f)], of shape (K, n)."""
+    out = np.empty(shape)
+    for rows, F in at_nodes:
+        softmax_at_nodes(F)
+        out[:, rows] = (F @ weights).T
     return out
 
 
-def log_expected_softmax(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> np.ndarray:
-    """log E[softmax(f)], (K, n), exact however small: the nodes are averaged in logarithms."""
-    out = np.empty_like(mean)
-    log_weights = np.log(nodes.weights)
-    for rows, F in _logits_at_nodes(mean, covariance, nodes):
+def log_expected_softmax(at_nodes: AtNodes, weights: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Log E[softmax(f)], of shape (K, n), exact however small: the nodes are averaged in logarithms."""
+    out = np.empty(shape)
+    log_weights = np.log(weights)
+    for rows, F in at_nodes:
         F -= F.max(axis=1, keepdims=True)
         F -= np.log(np.exp(F).sum(axis=1, keepdims=True))
         F += log_weights
@@ -96,15 +122,26 @@ def softmax_moments(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> M
     K, n = mean.shape
     k, m = np.triu_indices(K, 1)
     log_partition, first, products = np.empty(n), np.empty((K, n)), np.empty((k.size, n))
-    for rows, F in _logits_at_nodes(mean, covariance, nodes):
-        log_partition[rows] = _softmax_inner(F) @ nodes.weights
+    for rows, F in logits_at_nodes(mean, covariance, nodes):
+        log_partition[rows] = softmax_at_nodes(F) @ nodes.weights
         weighted = F * nodes.weights
         first[:, rows] = weighted.sum(axis=2).T
         products[:, rows] = (weighted @ F.transpose(0, 2, 1))[:, k, m].T
     return Moments(log_partition, first, products)
 
 
-def _logits_at_nodes(mean, covariance, nodes):  # type: ignore[no-untyped-def]
+def logits_in_basis(mean: np.ndarray, U: np.ndarray, variances: np.ndarray, nodes: Nodes) -> AtNodes:
+    """Blocks of rows and their logits m + U diag(sqrt v) z, (n_b, K, S)."""
+    K, n = mean.shape
+    size = max(1, _BLOCK_VALUES // (K * nodes.weights.size))
+    for start in range(0, n, size):
+        rows = slice(start, min(n, start + size))
+        F = np.matmul(U, np.sqrt(variances[:, rows]).T[:, :, None] * nodes.points)
+        F += mean[:, rows].T[:, :, None]
+        yield rows, F
+
+
+def logits_at_nodes(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> AtNodes:
     """Blocks of rows, and their logits less the last class's mean, (n_b, K, S)."""
     K, n = mean.shape
     S = nodes.weights.size
@@ -120,7 +157,7 @@ def _logits_at_nodes(mean, covariance, nodes):  # type: ignore[no-untyped-def]
 
 
 def cholesky_psd(covariance: np.ndarray) -> np.ndarray:
-    """Lower factors of (n, J, J) positive semi-definite matrices, with the little on the diagonal that rounding needs."""
+    """Lower factors of (n, J, J) positive semi-definite matrices, with what rounding needs on the diagonal."""
     diagonal = np.einsum("nii->ni", covariance)
     jitter = 1e-13 * diagonal.max(axis=1, initial=0.0) + 1e-300
     i = np.arange(covariance.shape[1])
@@ -133,7 +170,7 @@ def cholesky_psd(covariance: np.ndarray) -> np.ndarray:
             jitter = jitter * 100.0
 
 
-def _softmax_inner(F: np.ndarray) -> np.ndarray:
+def softmax_at_nodes(F: np.ndarray) -> np.ndarray:
     """Turn logits (n, K, S) into probabilities over K in place; return log sum_k exp, (n, S)."""
     top = F.max(axis=1)
     F -= top[:, None, :]

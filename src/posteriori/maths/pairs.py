@@ -1,7 +1,7 @@
 r"""Softmax curvature in pairs of classes.
 
-The covariance of a categorical draw is a graph Laplacian, diag(p) - p p^T = sum_{k<l} p_k p_l (e_k - e_l)(e_k - e_l)^T, so
-that the Hessian needs one Gram matrix per pair and traces against it need one variance per pair:
+The covariance of a categorical draw is a graph Laplacian, diag(p) - p p^T = sum_{k<l} p_k p_l (e_k - e_l)(e_k - e_l)^T.
+So the Hessian needs one Gram matrix per pair, and traces against it need one variance per pair:
 
 .. math:: H = \sum_{k<l} (e_k - e_l)(e_k - e_l)^\top \otimes \sum_n c_n p_{nk} p_{nl}\, x_n x_n^\top, \qquad
           \operatorname{tr}[V(\operatorname{diag} p - p p^\top)] = \sum_{k<l} p_k p_l\, v_{kl},
@@ -113,7 +113,7 @@ def reference_covariance(variances: np.ndarray, K: int) -> np.ndarray:
 
 
 def leverage_slope(P: np.ndarray, variances: np.ndarray) -> np.ndarray:
-    """d/df of sum_{k<l} p_k p_l v_kl with the variances held, (K, n): p_j (sum_l v_jl p_l - 2 sum_{k<l} p_k p_l v_kl)."""
+    """d/df_j of sum_{k<l} p_k p_l v_kl with the variances held: p_j (sum_l v_jl p_l - 2 sum_{k<l} p_k p_l v_kl), (K, n)."""
     K = len(P)
     slope = np.zeros_like(P)
     start = 0

@@ -35,6 +35,7 @@ __all__ = [
     "hessian_diagonal",
     "hessian_product",
     "kronecker_factors",
+    "log_partitions",
     "log_softmax",
     "logits",
     "observed_moments",
@@ -179,6 +180,15 @@ def expected_moments(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P:
     if c is None:
         return Sums((log_partition.sum(), contract(P, X, theta.shape[1] > X.shape[1])))
     return Sums((c @ log_partition, contract(P * c, X, theta.shape[1] > X.shape[1])))
+
+
+def log_partitions(X: Any, Y: Any, c: np.ndarray | None, thetas: np.ndarray, n_classes: int) -> np.ndarray:
+    """sum_n c_n log sum_k exp f_nk for each of S parameter arrays, stacked as (S K, D'): shape (S,)."""
+    out = np.empty(len(thetas) // n_classes)
+    for s in range(out.size):
+        log_partition = softmax(logits(X, thetas[s * n_classes : (s + 1) * n_classes]))
+        out[s] = log_partition.sum() if c is None else c @ log_partition
+    return out
 
 
 def residual_moments(

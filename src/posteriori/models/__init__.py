@@ -1,1 +1,5 @@
-"""What is believed: parameters, priors and log joint densities, as sums over blocks of rows."""
+"""What is believed: parameters, priors and the log joint, as functions summed over blocks of rows."""
+
+from posteriori.models.prior import GaussianPrior
+
+__all__ = ["GaussianPrior"]

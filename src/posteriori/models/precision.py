@@ -33,7 +33,7 @@ class Precision(Protocol):
         """R V, (K, D')."""
 
     def log_det(self) -> float:
-        """log |R|; -inf when R is improper."""
+        """Log |R|; -inf when R is improper."""
 
     def matrix(self, basis: np.ndarray) -> np.ndarray:
         """(Q kron I)^T R (Q kron I), (J D', J D')."""

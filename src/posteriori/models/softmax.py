@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from posteriori.maths import softmax as kernels
+from posteriori.maths.averages import averaged_moments
 from posteriori.maths.blocks import Blocks
+from posteriori.maths.integrals import Nodes
 from posteriori.maths.linalg import factored_spd, null_space
-from posteriori.maths.pairs import hessian_from_pairs, pair_grams
+from posteriori.maths.pairs import hessian_from_pairs, log_det_slope, pair_grams
 from posteriori.models.precision import DiagonalPrecision, Precision
 
 __all__ = ["ObservedMoments", "SoftmaxObjective"]
@@ -159,6 +161,35 @@ class SoftmaxObjective:
         """H at theta without the prior, in coordinates theta = Q B for a basis Q (K, J): (J D', J D')."""
         grams = self.blocks.map_sum(pair_grams, theta, rows=self._rows(theta), coarse=True)
         return hessian_from_pairs(grams, basis)
+
+    def log_det_slope(self, theta: np.ndarray, forms: np.ndarray) -> np.ndarray:
+        """d/dtheta of tr(S H) with S held fixed, (K, D'), S given by the pairs' covariances (pairs, D', D')."""
+        return self.blocks.map_sum(log_det_slope, theta, forms, rows=self._rows(theta), coarse=True)
+
+    def averaged(
+        self, theta: np.ndarray, forms: np.ndarray, basis: np.ndarray, nodes: Nodes
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """E[J], its slope and E[H_lik] (J D', J D') over a Gaussian about theta; the prior's part of J is that at theta.
+
+        The Gaussian is given by the covariances of w_k - w_l for each pair, (pairs, D', D').
+        """
+        log_partition, gradient, grams = self.blocks.map_sum(averaged_moments, theta, forms, nodes, coarse=True)
+        centred = theta if self.mean is None else theta - self.mean
+        pull = self.prior.times(centred)
+        value = log_partition - np.vdot(theta, self.moments) + 0.5 * np.vdot(pull, centred)
+        return float(value), gradient - self.moments + pull, hessian_from_pairs(grams, basis)
+
+    def values(self, thetas: np.ndarray) -> np.ndarray:
+        """J at each of (S, K, D') parameters, (S,)."""
+        S, K, D = thetas.shape
+        sums = self.blocks.map_sum(kernels.log_partitions, thetas.reshape(S * K, D), K)
+        centred = thetas if self.mean is None else thetas - self.mean
+        pulls = np.array([np.vdot(v, self.prior.times(v)) for v in centred])
+        return sums - np.tensordot(thetas, self.moments, axes=2) + 0.5 * pulls
+
+    def with_prior(self, precision: np.ndarray | Precision, mean: np.ndarray | None = None) -> SoftmaxObjective:
+        """The same likelihood under another prior."""
+        return SoftmaxObjective(self.blocks, self.observed, precision, mean)
 
     def kronecker_factors(
         self, theta: np.ndarray, light: bool = False

@@ -1,0 +1,359 @@
+"""The Bayesian fit: prior, mode, curvature, the choice of an approximation, and a record of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from posteriori.data import MemoryBlocks, Target
+from posteriori.estimators.solving import solve
+from posteriori.estimators.standardising import StandardLikelihood
+from posteriori.inference import BayesianSolution, Iterate, Solution, Solver, Status, run
+from posteriori.inference.evidence import Evidence, EvidencePoint, maximise_evidence
+from posteriori.inference.importance import importance
+from posteriori.inference.jeffreys import JeffreysProblem, fisher_scoring
+from posteriori.inference.laplace import Laplace, laplace
+from posteriori.inference.leave_one_out import left_out
+from posteriori.inference.newton import forms_hessian
+from posteriori.inference.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior, Posterior
+from posteriori.inference.variational import Variational, variational
+from posteriori.maths import softmax as kernels
+from posteriori.models.precision import DiagonalPrecision
+from posteriori.models.prior import WEAK, Prior
+from posteriori.models.softmax import SoftmaxObjective
+
+__all__ = ["BayesianFit", "Settings", "bayesian_fit"]
+
+FULL_PARAMETERS = 10_000
+"""Most parameters K D' of a full posterior."""
+_FULL_FLOPS = 1e12
+"""Most multiplications that "auto" spends on a full Hessian."""
+_KRONECKER_SIDE = 4_000
+"""Most classes or features of a Kronecker posterior."""
+_VARIATIONAL_PARAMETERS = 2_000
+_VARIATIONAL_VALUES = 4e7
+"""Rows x classes up to which "auto" tries a variational posterior."""
+_REFEREE_ROWS = 2_000
+"""Rows on which approximations are compared: a random sample if there are more."""
+_ALIKE = 0.003
+"""Share of the log-loss by which Laplace and plug-in must differ for a better approximation to be worth its price."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for, validated."""
+
+    prior: Any
+    approximation: str
+    posterior: str
+    fit_intercept: bool
+    solver: Solver
+    tol: float
+    max_iter: int
+    n_draws: int
+    random_state: int
+    report: Callable[[int, Iterate], None] | None = None
+
+
+@dataclass(frozen=True)
+class BayesianFit:
+    """A fit in standard coordinates."""
+
+    theta: np.ndarray
+    """The mode, (K, D')."""
+    posterior: Posterior
+    prior: Prior | None
+    """None for Jeffreys'."""
+    log_evidence: float | None
+    solution: BayesianSolution
+    source: FullPosterior | None = None
+
+
+@dataclass
+class _Found:
+    """The mode under the chosen prior, and how it was come by."""
+
+    objective: SoftmaxObjective
+    theta: np.ndarray
+    solution: Solution
+    laplace: Laplace | None = None
+    path: list[EvidencePoint] | None = None
+    converged: bool | None = None
+
+
+def bayesian_fit(likelihood: StandardLikelihood, target: Target, settings: Settings) -> BayesianFit:
+    """Fit in standard coordinates."""
+    K, D = len(target.classes), likelihood.blocks.n_features
+    width = D + settings.fit_intercept
+    structure, reason = _structure(settings, likelihood.blocks.n_rows, K, width)
+    if settings.prior == "jeffreys":
+        return _jeffreys(likelihood, settings, structure, reason, (K, width))
+    if settings.prior in ("evidence", "ard"):
+        found = _by_evidence(likelihood, settings, structure, (K, D))
+    else:
+        prior = settings.prior.within(K, D, settings.fit_intercept, likelihood.coordinates)
+        objective = likelihood.objective(prior.precision, prior.mean)
+        found = _Found(objective, *_solve(objective, settings, np.zeros((K, width))))
+    prior = Prior(found.objective.mean, found.objective.prior)
+    record: dict[str, Any] = {
+        "structure": structure,
+        "structure_reason": reason,
+        "evidence_path": found.path or [],
+        "evidence_converged": found.converged,
+    }
+    if structure != "full" or found.solution.status is Status.INTERRUPTED:
+        posterior, log_evidence = _structured(
+            found.objective, found.theta, "diagonal" if structure == "full" else structure
+        )
+        record |= {
+            "structure": posterior.structure,
+            "approximation_reason": f"the only one for a {structure} posterior",
+        }
+        return BayesianFit(found.theta, posterior, prior, log_evidence, _recorded(found.solution, record))
+    at_mode = found.laplace or laplace(found.objective, found.theta)
+    fitted = _approximate(likelihood.blocks, found.objective, at_mode, target, settings)
+    record |= fitted.record
+    log_evidence = at_mode.log_evidence if fitted.log_evidence is None else fitted.log_evidence
+    return BayesianFit(
+        found.theta, fitted.posterior, prior, log_evidence, _recorded(found.solution, record), fitted.source
+    )
+
+
+def _structure(settings: Settings, N: int, K: int, width: int) -> tuple[str, str]:
+    """Of the posterior, and why."""
+    size = K * width
+    if settings.posterior != "auto":
+        if settings.posterior == "full" and size > FULL_PARAMETERS:
+            gib = 4 * 8 * size**2 / 2**30
+            raise ValueError(
+                f"posterior='full' with {K} classes and {width} coefficients each needs about {gib:.1f} GiB: "
+                "use posterior='kronecker' or 'diagonal', or 'auto'."
+            )
+        return settings.posterior, "as asked"
+    flops = 0.5 * N * ((K - 1) * width) ** 2
+    if size <= 8_000 and flops <= _FULL_FLOPS:
+        return "full", f"{size} parameters"
+    why = f"{size} parameters" if size > 8_000 else f"{flops:.1g} multiplications for a full one"
+    if max(K, width) <= _KRONECKER_SIDE:
+        return "kronecker", why
+    return "diagonal", why
+
+
+def _solve(objective: SoftmaxObjective, settings: Settings, start: np.ndarray) -> tuple[np.ndarray, Solution]:
+    return solve(
+        objective,
+        settings.solver,
+        start,
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        random_state=settings.random_state,
+        report=settings.report,
+    )
+
+
+def _by_evidence(likelihood: StandardLikelihood, settings: Settings, structure: str, shape: tuple[int, int]) -> _Found:
+    """One precision for all weights ("evidence") or one per feature ("ard"), and the mode that goes with it."""
+    K, D = shape
+    ard = settings.prior == "ard"
+    centre = likelihood.coordinates.centre if settings.fit_intercept else None
+
+    def problem_at(u: np.ndarray) -> SoftmaxObjective:
+        values = np.full((K, D + settings.fit_intercept), WEAK)
+        values[:, :D] = np.exp(u)
+        return likelihood.objective(DiagonalPrecision(values, centre))
+
+    start = np.zeros(D if ard else 1)
+    theta = np.zeros((K, D + settings.fit_intercept))
+    first = problem_at(start)
+    if not forms_hessian(first):
+        theta, solution = _solve(first, settings, theta)
+        if solution.status is Status.INTERRUPTED:
+            return _Found(first, theta, solution)
+    if structure != "full":
+        u, path, converged = _fixed_point(problem_at, settings, structure, start, theta, D)
+        objective = problem_at(u)
+        return _Found(objective, *_solve(objective, settings, path[-1][1]), path=[], converged=converged)
+    groups = np.arange(D) if ard else np.zeros(D, dtype=int)
+    evidence = Evidence(problem_at, np.append(groups, -1) if settings.fit_intercept else groups, theta)
+    interrupted = False
+    try:
+        converged = maximise_evidence(evidence, start)
+    except KeyboardInterrupt:
+        if evidence.found is None:
+            raise
+        interrupted, converged = True, False
+    best = problem_at(evidence.path[-1].u)
+    theta, solution = _solve(best, settings, evidence.theta)
+    if interrupted:
+        solution = _replaced(solution, status=Status.INTERRUPTED)
+    return _Found(best, theta, solution, evidence.found, evidence.path, converged)
+
+
+def _fixed_point(
+    problem_at: Callable[[np.ndarray], SoftmaxObjective],
+    settings: Settings,
+    structure: str,
+    u: np.ndarray,
+    theta: np.ndarray,
+    D: int,
+) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]], bool]:
+    """MacKay's fixed point, for posteriors whose determinant has no slope worth its price."""
+    path = [(u, theta)]
+    for _ in range(20):
+        objective = problem_at(u)
+        theta, _ = _solve(objective, settings, theta)
+        posterior, _ = _structured(objective, theta, structure)
+        a = np.exp(u)
+        gamma = 1.0 - a * posterior.variances()[:, :D]
+        squares = theta[:, :D] ** 2
+        if u.size == 1:
+            new = np.log(max(gamma.sum(), 1e-3) / max(squares.sum(), 1e-300))[None]
+        else:
+            new = np.log(np.maximum(gamma.sum(axis=0), 1e-3) / np.maximum(squares.sum(axis=0), 1e-300))
+        new = np.clip(new, u - 3.0, u + 3.0)
+        path.append((new, theta))
+        if np.abs(new - u).max() < 0.05:
+            return new, path, True
+        u = new
+    return u, path, False
+
+
+def _structured(objective: SoftmaxObjective, theta: np.ndarray, structure: str) -> tuple[Posterior, float | None]:
+    """A Kronecker or diagonal posterior at theta, and the log evidence by it."""
+    posterior: KroneckerPosterior | DiagonalPosterior
+    if structure == "kronecker":
+        if not objective.prior.exchangeable:
+            raise ValueError(
+                "posterior='kronecker' needs a prior that treats all classes alike: use posterior='full' or 'diagonal'."
+            )
+        A, G = objective.blocks.map_sum(kernels.kronecker_factors, theta, None, coarse=True)
+        common = objective.prior.matrix(np.eye(len(theta))[:, :1])
+        posterior = KroneckerPosterior(theta, A / max(np.trace(A), np.finfo(float).tiny), G, common)
+    else:
+        posterior = DiagonalPosterior(theta, objective.diagonal(theta) + objective.precision)
+    value, _ = objective.value_gradient(theta)
+    return posterior, -value + 0.5 * objective.prior.log_det() - 0.5 * posterior.log_det
+
+
+@dataclass(frozen=True)
+class _Approximated:
+    posterior: Posterior
+    record: dict[str, Any]
+    log_evidence: float | None = None
+    source: FullPosterior | None = None
+
+
+def _approximate(
+    blocks: MemoryBlocks, objective: SoftmaxObjective, at_mode: Laplace, target: Target, settings: Settings
+) -> _Approximated:
+    """The posterior asked for, or the one that the referee prefers."""
+    asked = settings.approximation
+    if asked == "laplace":
+        return _Approximated(at_mode.posterior, {"approximation": "laplace", "approximation_reason": "as asked"})
+    theta, H_lik = at_mode.posterior.mean, at_mode.likelihood_hessian
+    if asked == "importance":
+        proposal = variational(objective, theta, H_lik)
+        rng = np.random.default_rng(settings.random_state)
+        weighed = importance(objective, proposal.posterior, settings.n_draws, rng)
+        record = {
+            "approximation": "importance",
+            "approximation_reason": "as asked",
+            "bound": proposal.bound,
+            "k_hat": weighed.k_hat,
+            "effective_sample_size": weighed.effective_sample_size,
+        }
+        return _Approximated(weighed.posterior, record, weighed.log_evidence)
+    if asked == "variational":
+        found = variational(objective, theta, H_lik)
+        return _of_variational(found, "as asked", {})
+    return _by_referee(blocks, objective, at_mode, target)
+
+
+def _of_variational(found: Variational, reason: str, scores: dict[str, float]) -> _Approximated:
+    record = {
+        "approximation": "variational",
+        "approximation_reason": reason,
+        "scores": scores,
+        "bound": found.bound,
+    }
+    return _Approximated(found.posterior, record, None, found.source)
+
+
+def _by_referee(blocks: MemoryBlocks, objective: SoftmaxObjective, at_mode: Laplace, target: Target) -> _Approximated:
+    """Laplace where it predicts left-out rows as the plug-in does; else the better of it and a variational one."""
+    X, Y, share = _referee_rows(blocks, target)
+
+    def loss(log_p: np.ndarray) -> float:
+        return float(-(share @ log_p) / share.sum())
+
+    judged = left_out(at_mode.posterior, X, Y, np.minimum(share, 1.0))
+    scores = {"plugin": loss(judged.plugin), "laplace": loss(judged.averaged)}
+
+    def chosen(reason: str) -> _Approximated:
+        record = {"approximation": "laplace", "approximation_reason": reason, "scores": scores}
+        return _Approximated(at_mode.posterior, record)
+
+    if abs(scores["laplace"] - scores["plugin"]) <= _ALIKE * scores["plugin"]:
+        return chosen("left-out rows are predicted as well as by the mode: there is little to gain")
+    K = len(target.classes)
+    if len(at_mode.likelihood_hessian) > _VARIATIONAL_PARAMETERS or objective.n_rows * K > _VARIATIONAL_VALUES:
+        return chosen("too large for a variational posterior")
+    found = variational(objective, at_mode.posterior.mean, at_mode.likelihood_hessian)
+    judged = left_out(found.posterior, X, Y, np.minimum(share, 1.0), found.source)
+    scores["variational"] = loss(judged.averaged)
+    if scores["variational"] <= scores["laplace"]:
+        return _of_variational(found, "it predicts left-out rows best", scores)
+    return chosen("it predicts left-out rows best")
+
+
+def _referee_rows(blocks: MemoryBlocks, target: Target) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Some rows of the fit in standard coordinates, their targets (n, K) and weights."""
+    weights = np.ones(blocks.n_rows) if target.weights is None else target.weights
+    rows = np.flatnonzero(weights > 0)
+    if rows.size > _REFEREE_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, _REFEREE_ROWS, replace=False))
+    X = blocks.features(rows)
+    K = len(target.classes)
+    Y = np.eye(K)[target.codes[rows]] if target.codes is not None else target.probs[rows]  # type: ignore[index]
+    return X, Y, weights[rows]
+
+
+def _jeffreys(
+    likelihood: StandardLikelihood, settings: Settings, structure: str, reason: str, shape: tuple[int, int]
+) -> BayesianFit:
+    if structure != "full":
+        raise ValueError(f"prior='jeffreys' needs a full posterior, and this one is {structure} ({reason}).")
+    if settings.approximation not in ("auto", "laplace"):
+        raise ValueError(
+            f"approximation={settings.approximation!r} needs a proper prior, and Jeffreys' is none: use 'laplace'."
+        )
+    objective = likelihood.objective(np.zeros(shape))
+    problem = JeffreysProblem(objective)
+    best, status, trace = run(
+        fisher_scoring(problem, np.zeros(shape), settings.tol), settings.max_iter, settings.report
+    )
+    solution = BayesianSolution(
+        status=status,
+        objective=best.objective,
+        gradient_norm=trace[-1].gradient_norm,
+        gap=float("inf") if best.gap is None else best.gap,
+        gap_bound=None,
+        n_iter=len(trace) - 1,
+        n_passes=objective.blocks.n_passes,
+        trace=trace,
+        structure_reason=reason,
+        approximation_reason="the only one for Jeffreys' prior",
+    )
+    return BayesianFit(best.theta, problem.posterior(best.theta), None, None, solution)
+
+
+def _recorded(solution: Solution, record: dict[str, Any]) -> BayesianSolution:
+    """The solve's record and that of the choices around it."""
+    return BayesianSolution(**{f.name: getattr(solution, f.name) for f in fields(Solution)}, **record)
+
+
+def _replaced(solution: Solution, **changes: Any) -> Solution:
+    return Solution(**({f.name: getattr(solution, f.name) for f in fields(Solution)} | changes))

@@ -1,0 +1,497 @@
+"""Bayesian softmax regression: a posterior, what it predicts and how sure it is, as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from posteriori.data import Features, MemoryBlocks, Target, one_blas_thread, raise_if_not_finite, usable_threads
+from posteriori.estimators import predicting, tables
+from posteriori.estimators.bayesian_fit import BayesianFit, Settings, bayesian_fit
+from posteriori.estimators.label_noise import clean_label_shares
+from posteriori.estimators.progress import progress
+from posteriori.estimators.reading import read_for_fit, read_for_prediction, read_labels, remember_features
+from posteriori.estimators.settings import is_number, validated_solver
+from posteriori.estimators.standardising import StandardLikelihood, standard_likelihood
+from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
+from posteriori.inference import Solver, Status
+from posteriori.models.precision import DiagonalPrecision
+from posteriori.models.prior import GaussianPrior, Prior
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BayesianSoftmaxRegression", "Uncertainty"]
+
+_APPROXIMATIONS = ("auto", "laplace", "variational", "importance")
+_POSTERIORS = ("auto", "full", "kronecker", "diagonal")
+_PREDICTIVES = ("quasi", "sample", "probit", "plugin")
+_PRIORS = ("evidence", "ard", "jeffreys")
+_WORSE, _WORSE_NATS = 0.02, 0.01
+"""By how much a posterior may predict left-out rows worse than its mode before a warning: share and nats."""
+
+
+class Uncertainty(NamedTuple):
+    """Of predictions, in nats, (n,) each: total = aleatoric + epistemic."""
+
+    total: np.ndarray
+    aleatoric: np.ndarray
+    epistemic: np.ndarray
+
+
+class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
+    r"""Softmax regression with a Gaussian prior and a Gaussian posterior.
+
+    .. math:: p(y = k \mid x, Y) = \int \mathrm{softmax}(W x + b)_k\; q(W, b)\, d(W, b)
+
+    The prior's precision is chosen by the evidence unless given; columns need no scaling. Where Laplace's Gaussian is
+    too wide (nearly separable classes) a variational one takes its place, by what each would predict for rows left out.
+
+    Parameters
+    ----------
+    prior : {"evidence", "ard", "jeffreys"}, number or GaussianPrior, default "evidence"
+        "evidence" and "ard" choose one precision, or one per feature, for standardised columns; "jeffreys" is Firth's
+        correction; a number is the precision of every weight in the units of the data.
+    approximation : {"auto", "laplace", "variational", "importance"}, default "auto"
+    posterior : {"auto", "full", "kronecker", "diagonal"}, default "auto"
+        Which covariances are kept; "auto" keeps all while that is affordable.
+    predictive : {"quasi", "sample", "probit", "plugin"}, default "quasi"
+        How probabilities are averaged over the posterior: by fixed nodes in the space of a row's logits, over draws of
+        the weights, by the pairwise probit formula, or not at all.
+    n_nodes : int, default 256
+        Nodes of "quasi".
+    n_draws : int, default 1000
+        Draws of "sample", and of importance weights.
+    label_noise : None, "estimate" or number, default None
+        Rate eps at which a label is replaced by one at random: labels then have probability (1 - eps) p + eps / K.
+    fit_intercept : bool, default True
+    solver, tol, max_iter, classes, class_weight, n_jobs, device, verbose
+        As in `SoftmaxRegression`.
+    random_state : int, RandomState or None
+        For draws; None draws the same ones each time, so that predictions repeat.
+
+    Attributes
+    ----------
+    coef_ : ndarray (K, D), intercept_ : ndarray (K,)
+        The mode of the posterior, in the units of the data.
+    classes_ : ndarray (K,), sorted
+    prior_ : GaussianPrior or None
+        In the units of the data; None for Jeffreys'.
+    log_evidence_ : float or None
+        None where the prior is improper. With soft labels or weights it is a pseudo-evidence.
+    solution_ : BayesianSolution
+        Of the mode, with the choices of structure, approximation and prior and their reasons.
+    label_noise_ : float
+    n_iter_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianSoftmaxRegression().fit(X, y)
+    >>> model.predict_proba(X[:1]).round(3)
+    array([[0.997, 0.003, 0.   ]])
+    >>> lower, upper = model.predict_interval(X[100:101])
+    >>> bool((lower <= upper).all())
+    True
+    """
+
+    def __init__(
+        self,
+        prior: Any = "evidence",
+        *,
+        approximation: str = "auto",
+        posterior: str = "auto",
+        predictive: str = "quasi",
+        n_nodes: int = 256,
+        n_draws: int = 1000,
+        label_noise: Any = None,
+        fit_intercept: bool = True,
+        solver: str | Solver = "auto",
+        tol: float = 1e-8,
+        max_iter: int = 1000,
+        classes: Any = None,
+        class_weight: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        device: str | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.prior = prior
+        self.approximation = approximation
+        self.posterior = posterior
+        self.predictive = predictive
+        self.n_nodes = n_nodes
+        self.n_draws = n_draws
+        self.label_noise = label_noise
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.classes = classes
+        self.class_weight = class_weight
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianSoftmaxRegression:
+        """Fit the posterior.
+
+        Parameters
+        ----------
+        X : table (pandas, polars, Arrow), array or scipy.sparse matrix, (n, D)
+        y : array-like (n,) of labels, (n, K) of probabilities or counts, or the name of a column of X
+        sample_weight : array-like (n,), number, or the name of a column of X, optional
+
+        Returns
+        -------
+        self
+        """
+        settings = self._settings()
+        features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight)
+        if target.weights is not None and not target.weights.any():
+            raise ValueError("All sample weights are zero: there is nothing to learn from.")
+        with one_blas_thread():
+            threads = usable_threads(self.n_jobs)
+            likelihood = standard_likelihood(features, target, settings.fit_intercept, threads)
+            with progress(self.verbose, likelihood.blocks) as report:
+                settings = replace(settings, report=report)
+                fit, rate = self._fit_with_noise(features, target, likelihood, settings, threads)
+        self._store(features, named, target, likelihood, fit, rate)
+        if self.solution_.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        self._warn()
+        return self
+
+    def _fit_with_noise(
+        self, features: Features, target: Target, likelihood: StandardLikelihood, settings: Settings, threads: int
+    ) -> tuple[BayesianFit, float]:
+        """Fit; with label noise, again and again with each row weighed by the chance that its label is its own."""
+        if self.label_noise is None:
+            return bayesian_fit(likelihood, target, settings), 0.0
+        if target.codes is None:
+            raise ValueError("label_noise needs labels: soft targets say themselves how sure they are.")
+        rate = 0.05 if self.label_noise == "estimate" else float(self.label_noise)
+        rough = replace(settings, approximation="laplace")
+        weights = np.ones(len(target.codes)) if target.weights is None else target.weights
+        shares, noisy = np.ones_like(weights), target
+        for _ in range(50):
+            fit = bayesian_fit(likelihood, noisy, rough)
+            log_p = likelihood.blocks.map_rows(predicting.plugin, fit.theta, np.zeros(len(fit.theta)), True)
+            own = log_p[target.codes, np.arange(len(target.codes))]
+            before, shares = shares, clean_label_shares(own, rate, len(target.classes))
+            if self.label_noise == "estimate":
+                rate = float(np.clip((weights @ (1.0 - shares)) / weights.sum(), 1e-6, 0.9))
+            noisy = replace(target, weights=weights * shares)
+            likelihood = standard_likelihood(features, noisy, settings.fit_intercept, threads)
+            if np.abs(shares - before).max() < 1e-3:
+                break
+        return bayesian_fit(likelihood, noisy, settings), rate
+
+    def _settings(self) -> Settings:
+        """What was asked for, checked."""
+        solver = validated_solver(self)
+        for name, allowed in (
+            ("approximation", _APPROXIMATIONS),
+            ("posterior", _POSTERIORS),
+            ("predictive", _PREDICTIVES),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name}={getattr(self, name)!r} is unknown: use one of {[*allowed]}.")
+        for name in ("n_nodes", "n_draws"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 2:
+                raise ValueError(f"{name}={value!r} must be a whole number of at least 2.")
+        noise = self.label_noise
+        if not (noise is None or noise == "estimate" or (is_number(noise) and 0 <= float(noise) < 1)):
+            raise ValueError(f"label_noise={noise!r} must be None, 'estimate' or a rate from 0 to below 1.")
+        prior = self.prior
+        if isinstance(prior, str):
+            if prior not in _PRIORS:
+                raise ValueError(f"prior={prior!r} is unknown: use one of {[*_PRIORS]}, a number or a GaussianPrior.")
+        elif is_number(prior):
+            if not 0 < float(prior) < np.inf:
+                raise ValueError(
+                    f"prior={prior!r} must be a positive precision. For maximum likelihood use "
+                    "SoftmaxRegression(alpha=0), for a flat prior that stays finite prior='jeffreys'."
+                )
+            prior = GaussianPrior(precision=float(prior))
+        elif not isinstance(prior, GaussianPrior):
+            raise ValueError(f"prior={prior!r} must be one of {[*_PRIORS]}, a number or a GaussianPrior.")
+        if self.approximation in ("variational", "importance") and self.posterior in ("kronecker", "diagonal"):
+            raise ValueError(
+                f"approximation={self.approximation!r} needs a full posterior, and posterior={self.posterior!r} was "
+                "asked for: use approximation='laplace', or posterior='full'."
+            )
+        return Settings(
+            prior=prior,
+            approximation=self.approximation,
+            posterior=self.posterior,
+            fit_intercept=bool(self.fit_intercept),
+            solver=solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            n_draws=int(self.n_draws),
+            random_state=self._seed(),
+        )
+
+    def _seed(self) -> int:
+        return 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
+
+    def _store(
+        self,
+        features: Features,
+        named: list[str],
+        target: Target,
+        likelihood: StandardLikelihood,
+        fit: BayesianFit,
+        rate: float,
+    ) -> None:
+        remember_features(self, features, named)
+        coordinates = likelihood.coordinates
+        D = self.n_features_in_
+        theta = coordinates.outward(fit.theta)
+        self.classes_, self.solution_, self.n_iter_ = target.classes, fit.solution, fit.solution.n_iter
+        self.coef_ = theta[:, :D].copy()
+        self.intercept_ = theta[:, D].copy() if theta.shape[1] > D else np.zeros(len(theta))
+        self.log_evidence_, self.label_noise_ = fit.log_evidence, rate
+        self.prior_ = None if fit.prior is None else _in_data_units(fit.prior, coordinates, D)
+        self._coordinates, self._mode, self._posterior = coordinates, fit.theta, fit.posterior
+        self._precision = None if fit.prior is None else fit.prior.precision
+        sizes = likelihood.observed.class_sizes
+        self._class_sizes = sizes / sizes.sum()
+        self._offset = np.zeros(len(sizes))
+
+    def _warn(self) -> None:
+        solution = self.solution_
+        if solution.status is not Status.CONVERGED:
+            warnings.warn(
+                f"Not converged ({solution.status.value}): after {solution.n_iter} iterations J is about "
+                f"{solution.gap:.2g} above its minimum. Raise max_iter, or use solver='auto'.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if solution.evidence_converged is False:
+            warnings.warn(
+                "The search for the prior of largest evidence ended before its top: see solution_.evidence_path. Give "
+                "the precision as a number, or use prior='evidence' instead of 'ard'.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if solution.scores:
+            plugin, chosen = solution.scores["plugin"], solution.scores[solution.approximation]
+            if chosen - plugin > max(_WORSE * plugin, _WORSE_NATS):
+                warnings.warn(
+                    f"The {solution.approximation} posterior predicts left-out rows worse than its mode alone: "
+                    f"log-loss {chosen:.3g} against {plugin:.3g}. Classes are nearly separable; consider "
+                    "predictive='plugin' for probabilities, and distrust the intervals.",
+                    ApproximationWarning,
+                    stacklevel=3,
+                )
+        if solution.k_hat is not None and solution.k_hat > min(0.7, 1.0 - 1.0 / np.log10(self.n_draws)):
+            warnings.warn(
+                f"Importance weights are unreliable (k-hat {solution.k_hat:.2f}, worth "
+                f"{solution.effective_sample_size:.0f} draws): use approximation='variational', or more draws.",
+                ApproximationWarning,
+                stacklevel=3,
+            )
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities averaged over the posterior, (n, K)."""
+        P = self._predictive(X, log=False)
+        if self.label_noise_ > 0:
+            P = (1.0 - self.label_noise_) * P + self.label_noise_ / len(P)
+        return P.T
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the class probabilities, (n, K): exact, however small."""
+        log_p = self._predictive(X, log=True)
+        if self.label_noise_ > 0:
+            log_p = np.logaddexp(log_p + np.log1p(-self.label_noise_), np.log(self.label_noise_ / len(log_p)))
+        return log_p.T
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row, (n,)."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-probabilities, (n, K); for two classes the log-odds of the second, (n,)."""
+        log_p = self.predict_log_proba(X)
+        return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; y and sample_weight may be names of columns of X."""
+        return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
+
+    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (n, K) and joint covariance (n, K, K) of the logits of each row."""
+        K = len(check_fitted(self).classes_)
+        mean = self._map(X, K, predicting.latent_means, self._posterior, self._offset)
+        covariance = self._map(X, K * K, predicting.latent_covariances, self._posterior)
+        return mean.T, covariance.T.reshape(-1, K, K)
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Equal-tailed credible interval of each class probability: lower and upper ends, (n, K) each."""
+        _check_level(level)
+        K = len(check_fitted(self).classes_)
+        tail = 0.5 * (1.0 - level)
+        ends = self._map(
+            X, 2 * K, predicting.quantiles, self._posterior, self._offset, max(1024, self.n_nodes), (tail, 1.0 - tail)
+        )
+        ends = (1.0 - self.label_noise_) * ends + self.label_noise_ / K
+        return ends[:K].T, ends[K:].T
+
+    def sample_proba(self, X: Any, n_draws: int = 100, random_state: Any = None) -> np.ndarray:
+        """Class probabilities under draws from the posterior, the same draw for all rows, (n_draws, n, K)."""
+        K = len(check_fitted(self).classes_)
+        seed = 0 if random_state is None else int(check_random_state(random_state).randint(2**31))
+        thetas = self._posterior.draws(n_draws, np.random.default_rng(seed))
+        out = [self._map(X, K, predicting.plugin, theta, self._offset, False).T for theta in thetas]
+        return (1.0 - self.label_noise_) * np.stack(out) + self.label_noise_ / K
+
+    def uncertainty(self, X: Any) -> Uncertainty:
+        """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats."""
+        check_fitted(self)
+        total, aleatoric = self._map(X, 2, predicting.entropies, self._posterior, self._offset, self.n_nodes)
+        return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
+
+    def with_class_prior(self, class_prior: Any) -> BayesianSoftmaxRegression:
+        """The same model for a population with other class frequencies: probabilities times new / old, normalised.
+
+        Parameters
+        ----------
+        class_prior : array-like (K,), in the order of `classes_`, or a dict from class to frequency
+        """
+        check_fitted(self)
+        if isinstance(class_prior, dict):
+            missing = [c for c in self.classes_ if c not in class_prior]
+            if missing or len(class_prior) != len(self.classes_):
+                raise ValueError(f"class_prior must name each of {list(self.classes_)}, and no other class.")
+            class_prior = [class_prior[c] for c in self.classes_]
+        new = np.asarray(class_prior, dtype=np.float64)
+        if new.shape != self._class_sizes.shape or not (np.isfinite(new).all() and (new > 0).all()):
+            raise ValueError(f"class_prior must be {len(self.classes_)} positive numbers, one for each class.")
+        if not (self._class_sizes > 0).all():
+            empty = list(self.classes_[self._class_sizes == 0])
+            raise ValueError(f"Classes {empty} had no rows in the fit: their odds cannot be re-weighted.")
+        other = copy.copy(self)
+        shift = np.log(new / new.sum()) - np.log(self._class_sizes)
+        other._offset = self._offset + shift - shift.mean()
+        other._class_sizes = new / new.sum()
+        other.intercept_ = self.intercept_ + shift - shift.mean()
+        return other
+
+    @property
+    def covariance_(self) -> np.ndarray:
+        """Posterior covariance in the units of the data, (K D', K D'): class by class, the intercept last."""
+        check_fitted(self)
+        K, width = self._mode.shape
+        if K * width > 12_000:
+            raise ValueError(
+                f"The covariance of {K * width} parameters takes {8 * (K * width) ** 2 / 2**30:.1f} GiB: use "
+                "predict_latent or summary, which do not need it."
+            )
+        M = self._coordinates.outward_matrix(width)
+        blocks = self._posterior.covariance().reshape(K, width, K, width)
+        return np.einsum("de,kelf,gf->kdlg", M, blocks, M, optimize=True).reshape(K * width, K * width)
+
+    def as_prior(self) -> GaussianPrior:
+        """Today's posterior as tomorrow's prior: its mean and full precision, in the units of the data."""
+        check_fitted(self)
+        mean = self._coordinates.outward(self._posterior.mean)
+        precision = np.linalg.inv(self.covariance_)
+        return GaussianPrior(mean=mean, precision=0.5 * (precision + precision.T))
+
+    def summary(self, coding: str = "symmetric", level: float = 0.95, reference: Any = None) -> pd.DataFrame:
+        """Table of coefficients: class, feature, mean, sd, interval, and the probability that the sign is right.
+
+        Parameters
+        ----------
+        coding : {"symmetric", "reference", "sum"}, default "symmetric"
+            Weights as the model has them; against those of the class `reference` (the first, unless given); or against
+            their mean over classes.
+        level : float, default 0.95
+        reference : class, optional
+        """
+        return tables.summary(check_fitted(self), coding, _check_level(level), reference)
+
+    def contrast(self, first: Any, second: Any, level: float = 0.95) -> pd.DataFrame:
+        """Table of the coefficients of log p(first) / p(second)."""
+        return tables.contrast(check_fitted(self), first, second, _check_level(level))
+
+    def marginal_effects(self, X: Any, level: float = 0.95) -> pd.DataFrame:
+        """Average over the rows of d p_k / d x_d, with intervals, by draws from the posterior."""
+        return tables.marginal_effects(check_fitted(self), X, _check_level(level))
+
+    def _predictive(self, X: Any, log: bool) -> np.ndarray:
+        """Probabilities (K, n), or their logarithms, without label noise."""
+        check_fitted(self)
+        K = len(self.classes_)
+        if self.predictive == "plugin":
+            return self._map(X, K, predicting.plugin, self._mode, self._offset, log)
+        if self.predictive == "probit":
+            return self._map(X, K, predicting.probit, self._posterior, self._offset, log)
+        if self.predictive == "sample":
+            thetas = self._posterior.draws(int(self.n_draws), np.random.default_rng(self._seed()))
+            return self._map(X, K, predicting.sampled, thetas, self._offset, log)
+        n_nodes = int(self.n_nodes) if K <= 100 else max(32, int(self.n_nodes) // 8)
+        return self._map(X, K, predicting.quasi, self._posterior, self._offset, n_nodes, log)
+
+    def _map(self, X: Any, n_out: int, kernel: Any, *params: Any) -> np.ndarray:
+        """The kernel's values for all rows of X, in standard coordinates, (n_out, n)."""
+        features = read_for_prediction(self, X)
+        raise_if_not_finite(features.matrix, features.names)
+        blocks = MemoryBlocks(
+            features.matrix,
+            None,
+            None,
+            n_out,
+            shift=self._coordinates.shift,
+            scale=self._coordinates.scale,
+            n_threads=usable_threads(self.n_jobs),
+        )
+        with one_blas_thread():
+            return blocks.map_rows(kernel, *params)
+
+
+def check_fitted(model: BayesianSoftmaxRegression) -> BayesianSoftmaxRegression:
+    """The model, if it has been fitted."""
+    check_is_fitted(model, "solution_")
+    return model
+
+
+def _check_level(level: Any) -> float:
+    if not is_number(level) or not 0.0 < float(level) < 1.0:
+        raise ValueError(f"level={level!r} must lie between 0 and 1.")
+    return float(level)
+
+
+def _in_data_units(prior: Prior, coordinates: Any, D: int) -> GaussianPrior:
+    """The prior as a user would state it, in the units of the data."""
+    K = prior.precision.diagonal.shape[0]
+    width = prior.precision.diagonal.shape[1]
+    mean: Any = 0.0 if prior.mean is None else coordinates.outward(prior.mean)
+    if isinstance(prior.precision, DiagonalPrecision):
+        weights = prior.precision.values[:, :D] / np.asarray(coordinates.unit) ** 2
+        weak = float(prior.precision.values[0, D]) if width > D else None
+        if prior.mean is not None and width > D:
+            mean = mean[:, :D]
+        same = bool(np.allclose(weights, weights.flat[0], rtol=1e-12))
+        return GaussianPrior(mean, float(weights.flat[0]) if same else weights, weak)
+    inverse = np.kron(np.eye(K), np.linalg.inv(coordinates.outward_matrix(width)))
+    R = inverse.T @ prior.precision.matrix(np.eye(K)) @ inverse
+    return GaussianPrior(mean, 0.5 * (R + R.T))

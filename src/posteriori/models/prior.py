@@ -1,0 +1,186 @@
+"""Gaussian priors as a user states them, and as they read in the coordinates in which a fit computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from posteriori.models.coordinates import Coordinates
+from posteriori.models.precision import DiagonalPrecision, KroneckerPrecision, MatrixPrecision, Precision
+
+__all__ = ["WEAK", "GaussianPrior", "Prior"]
+
+WEAK = 1.0 / 2.5**2
+"""Precision of the logit of the mean row when nothing else is said: probabilities from 0.01 to 0.99 are all likely."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """N(mean, R^{-1}) on the parameters (K, D') of a fit's own coordinates."""
+
+    mean: np.ndarray | None
+    precision: Precision
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether relabelling the classes leaves it as it is: then K - 1 contrasts say everything."""
+        return self.precision.exchangeable and (self.mean is None or bool((self.mean == self.mean[0]).all()))
+
+
+@dataclass
+class GaussianPrior:
+    """Gaussian prior on the weights W (K, D) and intercepts b (K,) of a softmax model.
+
+    Parameters
+    ----------
+    mean : number, (K, D) or (K, D + 1) array, default 0
+        With D + 1 columns the last is that of the intercepts.
+    precision : number, array or pair of arrays, default 1
+        One number; (K, D), one per coefficient; a matrix over all weights, class by class, (K D, K D), or with the
+        intercepts, K (D + 1); or Kronecker factors (A, G) with A (K, K) and G (D, D) or (D + 1, D + 1).
+    intercept_precision : number or None, default None
+        Of the logit of the mean row, w_k . mean(x) + b_k; None is weak, 1/2.5^2. Not used when `precision` or `mean`
+        covers the intercepts.
+    autoscale : bool, default False
+        State the prior for columns that are centred and scaled to unit standard deviation: predictions then do not
+        depend on the units or the origin of a column.
+
+    Examples
+    --------
+    >>> GaussianPrior(precision=4.0)
+    GaussianPrior(mean=0.0, precision=4.0, intercept_precision=None, autoscale=False)
+    """
+
+    mean: Any = 0.0
+    precision: Any = 1.0
+    intercept_precision: Any = None
+    autoscale: bool = False
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name, as scikit-learn asks for them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **params: Any) -> GaussianPrior:
+        """Set parameters by name."""
+        for name, value in params.items():
+            if name not in self.get_params():
+                raise ValueError(f"GaussianPrior has no parameter {name!r}: there are {[*self.get_params()]}.")
+            setattr(self, name, value)
+        return self
+
+    def within(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates) -> Prior:
+        """The prior on the parameters of z = (x - shift) * scale, checked against K classes and D features."""
+        mean = self._mean(K, D, has_intercept, coordinates)
+        precision = self._precision(K, D, has_intercept, coordinates)
+        return Prior(mean if mean.any() else None, precision)
+
+    def _mean(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates) -> np.ndarray:
+        given = _numbers("mean", self.mean)
+        widths = (D, D + 1) if has_intercept else (D,)
+        if given.ndim != 0 and (given.ndim != 2 or given.shape[0] != K or given.shape[1] not in widths):
+            raise ValueError(
+                f"The prior's mean has shape {given.shape}: a number or an array {_shapes(K, widths)} is needed."
+            )
+        theta = np.zeros((K, D + has_intercept))
+        theta[:, : D if given.ndim == 0 else given.shape[1]] = given
+        if given.ndim == 2 and given.shape[1] > D:
+            return theta if self.autoscale else coordinates.inward(theta)
+        if not self.autoscale:
+            theta[:, :D] = theta[:, :D] * coordinates.unit  # the logit of the mean row is expected at zero
+        if has_intercept and coordinates.centre is not None:
+            theta[:, D] = -theta[:, :D] @ coordinates.centre[:-1]
+        return theta
+
+    def _precision(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates) -> Precision:
+        width = D + has_intercept
+        unit = np.ones(D) if self.autoscale else np.ones(D) / coordinates.unit
+        weak = self._intercept()
+        if isinstance(self.precision, tuple):
+            A, G = (_numbers("precision", factor) for factor in self.precision)
+            if A.shape != (K, K) or G.shape not in ((D, D), (width, width)):
+                raise ValueError(
+                    f"The prior's Kronecker factors have shapes {A.shape} and {G.shape}: ({K}, {K}) and ({D}, {D})"
+                    f"{f' or ({width}, {width})' if has_intercept else ''} are needed."
+                )
+            _require_spd("precision's first factor", A)
+            _require_spd("precision's second factor", G)
+            if len(G) == width:
+                M = np.eye(width) if self.autoscale else coordinates.outward_matrix(width)
+                return KroneckerPrecision(A, M.T @ G @ M)
+            return self._with_intercept(np.kron(A, unit[:, None] * G * unit), (K, width), weak, coordinates)
+        given = _numbers("precision", self.precision)
+        if given.ndim == 0 or given.shape == (K, D):
+            if not (given > 0).all():
+                raise ValueError(
+                    f"The prior's precision is {self.precision!r}: it must be positive. For a flat prior use "
+                    "SoftmaxRegression(alpha=0), or prior='jeffreys'."
+                )
+            values = np.empty((K, width))
+            values[:, :D] = given * unit**2
+            if has_intercept:
+                values[:, D] = weak
+            return DiagonalPrecision(values, coordinates.centre if has_intercept else None)
+        if given.shape == (K * width, K * width):
+            _require_spd("precision", given)
+            if self.autoscale:
+                return MatrixPrecision(given, (K, width))
+            M = np.kron(np.eye(K), coordinates.outward_matrix(width))
+            return MatrixPrecision(M.T @ given @ M, (K, width))
+        if given.shape == (K * D, K * D):
+            _require_spd("precision", given)
+            scale = np.tile(unit, K)
+            return self._with_intercept(scale[:, None] * given * scale, (K, width), weak, coordinates)
+        raise ValueError(
+            f"The prior's precision has shape {given.shape}: a number, an array ({K}, {D}), a matrix ({K * D}, {K * D})"
+            f"{f' or, with the intercepts, ({K * width}, {K * width})' if has_intercept else ''}, or a pair of "
+            "Kronecker factors is needed."
+        )
+
+    def _intercept(self) -> float:
+        given = self.intercept_precision
+        if given is None:
+            return WEAK
+        if not isinstance(given, Real) or not 0 < float(given) < np.inf:
+            raise ValueError(f"intercept_precision={given!r} must be a positive number, or None.")
+        return float(given)
+
+    @staticmethod
+    def _with_intercept(
+        R: np.ndarray, shape: tuple[int, int], weak: float, coordinates: Coordinates
+    ) -> MatrixPrecision:
+        """R (K D, K D) of the weights, with the logits of the mean row beside them."""
+        K, width = shape
+        D = len(R) // K
+        out = np.zeros((K, width, K, width))
+        out[:, :D, :, :D] = R.reshape(K, D, K, D)
+        if width > D:
+            values = np.zeros(shape)
+            values[:, D] = weak
+            out += DiagonalPrecision(values, coordinates.centre).matrix(np.eye(K)).reshape(out.shape)
+        return MatrixPrecision(out.reshape(K * width, K * width), shape)
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"The prior's {name} is {value!r}: numbers are needed.") from None
+    if not np.isfinite(array).all():
+        raise ValueError(f"The prior's {name} must be finite.")
+    return array
+
+
+def _shapes(K: int, widths: tuple[int, ...]) -> str:
+    return " or ".join(f"({K}, {width})" for width in widths)
+
+
+def _require_spd(name: str, M: np.ndarray) -> None:
+    if not np.allclose(M, M.T, rtol=1e-8, atol=1e-12 * np.abs(M).max(initial=0.0)):
+        raise ValueError(f"The prior's {name} must be symmetric.")
+    try:
+        np.linalg.cholesky(M)
+    except np.linalg.LinAlgError:
+        raise ValueError(f"The prior's {name} must be positive definite.") from None
