@@ -53,7 +53,7 @@ def _coefficients(model: BayesianSoftmaxRegression, C: np.ndarray, classes: list
     """
     import pandas as pd
 
-    K, width = model._mode.shape
+    width = model._mode.shape[1]
     M = model._coordinates.outward_matrix(width)
     theta = model._coordinates.outward(model._posterior.mean)
     if width > model.n_features_in_:

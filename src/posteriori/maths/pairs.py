@@ -113,7 +113,10 @@ def reference_covariance(variances: np.ndarray, K: int) -> np.ndarray:
 
 
 def leverage_slope(P: np.ndarray, variances: np.ndarray) -> np.ndarray:
-    """d/df_j of sum_{k<l} p_k p_l v_kl with the variances held: p_j (sum_l v_jl p_l - 2 sum_{k<l} p_k p_l v_kl), (K, n)."""
+    """d/df of sum_{k<l} p_k p_l v_kl with the variances held, (K, n).
+
+    For f_j it is p_j (sum_l v_jl p_l - 2 sum_{k<l} p_k p_l v_kl).
+    """
     K = len(P)
     slope = np.zeros_like(P)
     start = 0

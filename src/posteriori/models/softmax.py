@@ -169,7 +169,7 @@ class SoftmaxObjective:
     def averaged(
         self, theta: np.ndarray, forms: np.ndarray, basis: np.ndarray, nodes: Nodes
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """E[J], its slope and E[H_lik] (J D', J D') over a Gaussian about theta; the prior's part of J is that at theta.
+        """E[J], its slope and E[H_lik] (J D', J D') over a Gaussian about theta; the prior's part of J is at theta.
 
         The Gaussian is given by the covariances of w_k - w_l for each pair, (pairs, D', D').
         """
