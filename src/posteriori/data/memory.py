@@ -20,6 +20,8 @@ _BLOCK_FLOPS = 8e6
 """A block worth a thread: below this, handing it over costs more than it saves."""
 _COARSE_ROWS = 8192
 """Rows of a block for kernels whose result is large."""
+_SPLIT_ROWS = 512
+"""Rows worth sharing between threads when much is done with each."""
 _BUFFER_BYTES = 256 << 20
 """Most memory for values kept per row between passes."""
 
@@ -81,11 +83,11 @@ class MemoryBlocks:
         rows: list[np.ndarray] | None = None,
         coarse: bool = False,
     ) -> Any:
-        """Sum of the kernel over the blocks, added in the order of the blocks; `coarse`: over fewer, larger ones."""
+        """Sum of the kernel over the blocks, added in the order of the blocks; `coarse`: for heavy kernels."""
         self.n_passes += 1
         slices = self.slices
         if coarse:
-            slices, rows = _merged(slices, rows)
+            slices, rows = _coarse(slices, rows)
         total = InOrder()
 
         def task(i: int) -> None:
@@ -146,8 +148,15 @@ class InOrder:
                 self._next += 1
 
 
-def _merged(slices: list[slice], rows: list[np.ndarray] | None) -> tuple[list[slice], list[np.ndarray] | None]:
-    """Neighbouring slices joined until each has about 8192 rows, or four are left, with their row values."""
+def _coarse(slices: list[slice], rows: list[np.ndarray] | None) -> tuple[list[slice], list[np.ndarray] | None]:
+    """Slices for kernels that do much with each row and have large results, with their row values.
+
+    Neighbours are joined until each has about 8192 rows, or four are left; one alone is cut into four.
+    """
+    if len(slices) == 1 and (N := slices[0].stop) >= _SPLIT_ROWS:
+        edges = np.linspace(0, N, 5).astype(int)
+        cut = [slice(int(i), int(j)) for i, j in pairwise(edges)]
+        return cut, rows if rows is None else [rows[0][:, s] for s in cut]
     size = max(1, min(_COARSE_ROWS // max(1, slices[0].stop - slices[0].start), len(slices) // 4))
     groups = [slice(i, i + size) for i in range(0, len(slices), size)]
     joined = [slice(slices[g][0].start, slices[g][-1].stop) for g in groups]

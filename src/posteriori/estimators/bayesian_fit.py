@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,11 @@ class Settings:
     n_draws: int
     random_state: int
     report: Callable[[int, Iterate], None] | None = None
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the prior is stated for columns of unit spread."""
+        return isinstance(self.prior, str) or bool(self.prior.autoscale)
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,7 @@ def _by_evidence(likelihood: StandardLikelihood, settings: Settings, structure: 
     theta = np.zeros((K, D + settings.fit_intercept))
     first = problem_at(start)
     if not forms_hessian(first):
-        theta, solution = _solve(first, settings, theta)
+        theta, solution = _solve(first, replace(settings, tol=max(settings.tol, 1e-5)), theta)
         if solution.status is Status.INTERRUPTED:
             return _Found(first, theta, solution)
     if structure != "full":

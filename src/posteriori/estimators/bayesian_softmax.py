@@ -166,7 +166,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
             raise ValueError("All sample weights are zero: there is nothing to learn from.")
         with one_blas_thread():
             threads = usable_threads(self.n_jobs)
-            likelihood = standard_likelihood(features, target, settings.fit_intercept, threads)
+            likelihood = standard_likelihood(features, target, settings.fit_intercept, settings.scaled, threads)
             with progress(self.verbose, likelihood.blocks) as report:
                 settings = replace(settings, report=report)
                 fit, rate = self._fit_with_noise(features, target, likelihood, settings, threads)
@@ -196,7 +196,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
             if self.label_noise == "estimate":
                 rate = float(np.clip((weights @ (1.0 - shares)) / weights.sum(), 1e-6, 0.9))
             noisy = replace(target, weights=weights * shares)
-            likelihood = standard_likelihood(features, noisy, settings.fit_intercept, threads)
+            likelihood = standard_likelihood(features, noisy, settings.fit_intercept, settings.scaled, threads)
             if np.abs(shares - before).max() < 1e-3:
                 break
         return bayesian_fit(likelihood, noisy, settings), rate

@@ -1,8 +1,8 @@
-"""From features and target to a softmax likelihood in standard coordinates, where priors are free of units."""
+"""From features and target to a softmax likelihood, in coordinates where the prior is simple."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ _RARE = 0.05
 
 @dataclass(frozen=True)
 class StandardLikelihood:
-    """The likelihood of a fit in coordinates z = (x - mean) / sd, as blocks and observed moments."""
+    """The likelihood of a fit in coordinates z = (x - shift) * scale, as blocks and observed moments."""
 
     blocks: MemoryBlocks
     observed: ObservedMoments
@@ -34,10 +34,13 @@ class StandardLikelihood:
         return SoftmaxObjective(self.blocks, self.observed, precision, mean)
 
 
-def standard_likelihood(features: Features, target: Target, has_intercept: bool, n_threads: int) -> StandardLikelihood:
+def standard_likelihood(
+    features: Features, target: Target, has_intercept: bool, scaled: bool, n_threads: int
+) -> StandardLikelihood:
     """Take moments, choose coordinates and go over to them.
 
-    Without an intercept columns are scaled by their root mean square and keep their origin: it then means something.
+    A prior in the units of the data needs no others. `scaled` ones are centred and of unit spread; without an
+    intercept columns keep their origin, which then means something, and are scaled by their root mean square.
     """
     X, K = features.matrix, len(target.classes)
     Y = target.codes if target.codes is not None else target.probs
@@ -55,6 +58,9 @@ def standard_likelihood(features: Features, target: Target, has_intercept: bool,
     if safe.shift is not None or safe.scale is not None:
         blocks = blocks_in(safe)
         observed = ObservedMoments.of(blocks, K)
+    if not scaled:
+        centre = np.append(observed.mean, 1.0) if has_intercept else None
+        return StandardLikelihood(blocks, observed, replace(safe, centre=centre))
     total = observed.class_sizes.sum()
     spread = np.sqrt(observed.variance if has_intercept else observed.squares / total)
     spread = np.maximum(spread, _RARE * _ranges_of_two_values(blocks, spread))

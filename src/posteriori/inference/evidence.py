@@ -23,7 +23,7 @@ from posteriori.inference.problem import PosteriorProblem
 
 __all__ = ["Evidence", "EvidencePoint", "maximise_evidence"]
 
-_ENOUGH = 1e-3
+_ENOUGH = 5e-3
 """Nats of evidence that are not worth another fit."""
 _LOWEST, _HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""
@@ -41,6 +41,8 @@ class EvidencePoint:
     gradient: np.ndarray
     suggestion: np.ndarray
     ratio: np.ndarray
+    determined: float
+    """Share of the parameters that the data determine, sum gamma / d."""
 
 
 class Evidence:
@@ -103,6 +105,7 @@ class Evidence:
             gradient=0.5 * (gamma - a * squares + trace),
             suggestion=np.clip(suggestion, _LOWEST, _HIGHEST),
             ratio=ratio,
+            determined=float(gamma.sum() / max(J * int(members.sum()), 1)),
         )
 
 
@@ -117,7 +120,8 @@ def _climb(evidence: Evidence, u: np.ndarray, max_evaluations: int) -> bool:
     """One log-precision: secant steps, kept between the nearest points of either sign."""
     low, high = _LOWEST, _HIGHEST
     point = evidence(np.clip(u, low, high))
-    steepness = 0.5  # of the ratio: MacKay's fixed point assumes 1, which is too much where rows are few
+    # of the ratio: one where rows are many and the weights stand fast, less where they follow the prior
+    steepness = float(np.clip(point.determined, 0.4, 1.0))
     for _ in range(max_evaluations - 1):
         at, slope, ratio = float(point.u[0]), float(point.gradient[0]), float(point.ratio[0])
         if len(evidence.path) > 1:

@@ -7,6 +7,7 @@ in one basis U common to all rows, f = m + U diag(sqrt v_n) z.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -76,6 +77,12 @@ class FullPosterior:
         if info != 0:
             raise np.linalg.LinAlgError("The posterior precision is not positive definite: the prior is improper.")
 
+    def about(self, mean: np.ndarray) -> FullPosterior:
+        """The same covariance about another mean."""
+        other = copy(self)
+        other.mean = mean
+        return other
+
     @property
     def log_det(self) -> float:
         value = 2.0 * float(np.log(self.factor.diagonal()).sum())
@@ -89,10 +96,10 @@ class FullPosterior:
     @cached_property
     def inner(self) -> np.ndarray:
         """The covariance in the basis, (J D', J D')."""
-        lower, _ = lapack.dpotri(self.factor, lower=1)
-        inverse = np.tril(lower)
-        inverse += np.tril(lower, -1).T
-        return inverse
+        inverse, _ = lapack.dpotri(self.factor, lower=1)  # its lower half; the factor left zeros above
+        mirrored = inverse + inverse.T
+        mirrored[np.diag_indices_from(mirrored)] *= 0.5
+        return mirrored
 
     @cached_property
     def forms(self) -> np.ndarray:

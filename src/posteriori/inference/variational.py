@@ -64,16 +64,17 @@ def variational(
     nodes = normal_nodes(problem.shape[0] - 1, n_nodes)
     wide = full_posterior(problem, theta, H_lik)
     R = problem.prior.matrix(wide.basis)
-    H = _terms(problem, wide, R, nodes).curvature
+    log_det_R = float(np.linalg.slogdet(R)[1])
+    H = _terms(problem, wide, R, log_det_R, nodes).curvature
     posterior = full_posterior(problem, theta, H)
-    now = _terms(problem, posterior, R, nodes)
+    now = _terms(problem, posterior, R, log_det_R, nodes)
     rho, converged, n_iter = 1.0, False, 2
     while n_iter < max_iter and not converged:
-        tol = 0.02 + 2e-4 * abs(now.bound)
+        tol = 0.02 + 5e-4 * abs(now.bound)
         H_next = (1.0 - rho) * H + rho * now.curvature
-        step = -full_posterior(problem, posterior.mean, H_next).solve(now.slope)
-        proposed = full_posterior(problem, posterior.mean + step, H_next)
-        found = _terms(problem, proposed, R, nodes)
+        proposed = full_posterior(problem, posterior.mean, H_next)
+        proposed = proposed.about(posterior.mean - proposed.solve(now.slope))
+        found = _terms(problem, proposed, R, log_det_R, nodes)
         n_iter += 1
         if not found.bound >= now.bound - tol and rho > _SHORTEST:
             rho = max(_SHORTEST, 0.5 * rho)
@@ -87,13 +88,14 @@ def variational(
     return Variational(last, now.bound, posterior, converged, n_iter)
 
 
-def _terms(problem: PosteriorProblem, posterior: FullPosterior, R: np.ndarray, nodes: Nodes) -> _Terms:
+def _terms(
+    problem: PosteriorProblem, posterior: FullPosterior, R: np.ndarray, log_det_R: float, nodes: Nodes
+) -> _Terms:
     """B, the slope of -B in the mean and E[H_lik].
 
     With d coordinates, KL = 1/2 (tr(R S) - d - log|S R|) + 1/2 (m - m_0)^T R (m - m_0), the last part of it in E[J].
     """
     value, slope, curvature = problem.averaged(posterior.mean, posterior.forms, posterior.basis, nodes)
     log_det_S = -2.0 * float(np.log(posterior.factor.diagonal()).sum())
-    log_det_R = float(np.linalg.slogdet(R)[1])
     divergence = 0.5 * (float(np.vdot(R, posterior.inner)) - len(R) - log_det_S - log_det_R)
     return _Terms(-value - divergence, slope, curvature)

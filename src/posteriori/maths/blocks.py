@@ -44,7 +44,7 @@ class Blocks(Protocol):
     ) -> Any:
         """Sum of ``kernel(X_b, Y_b, c_b, *params)`` over the blocks; with `rows`, each block's buffer comes last.
 
-        `coarse` asks for fewer, larger blocks: for kernels whose result is large itself.
+        `coarse` asks for few, large blocks: for kernels that do much with each row and whose result is large.
         """
 
     def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any) -> np.ndarray:

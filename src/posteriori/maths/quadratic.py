@@ -8,6 +8,7 @@ that once there are many features; then it is one product for each m.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ __all__ = ["quadratic_forms", "weighted_grams"]
 
 _PACKED_FEATURES = 96
 """Up to here packed rows fit the cache."""
-_PACKED_VALUES = 1 << 18
+_PACKED_VALUES = 1 << 19
 """Packed values made at a time."""
 
 
@@ -38,8 +39,9 @@ def weighted_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndar
         return np.stack([gram(X, w, with_intercept) for w in weights])
     Z = add_intercept(X) if with_intercept else X
     total = np.zeros((len(weights), D * (D + 1) // 2))
-    for rows in _row_slices(len(Z), D):
-        total += weights[:, rows] @ _packed(Z[rows]).T
+    part = np.empty_like(total)
+    for rows, packed in _packed_rows(Z):
+        total += np.matmul(weights[:, rows], packed.T, out=part)
     upper = np.triu_indices(D)
     out = np.empty((len(weights), D, D))
     out[:, upper[0], upper[1]] = total
@@ -67,25 +69,24 @@ def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
             out[m] = np.einsum("nd,nd->n", Z @ S_m, Z)
         return out
     upper = np.triu_indices(D)
-    packed = S[:, upper[0], upper[1]] + S[:, upper[1], upper[0]]
-    packed[:, upper[0] == upper[1]] *= 0.5
-    for rows in _row_slices(n, D):
-        out[:, rows] = packed @ _packed(Z[rows])
+    entries = S[:, upper[0], upper[1]] + S[:, upper[1], upper[0]]
+    entries[:, upper[0] == upper[1]] *= 0.5
+    for rows, packed in _packed_rows(Z):
+        out[:, rows] = entries @ packed
     return out
 
 
-def _row_slices(n: int, D: int) -> list[slice]:
-    size = max(64, 2 * _PACKED_VALUES // (D * (D + 1)))
-    return [slice(i, i + size) for i in range(0, n, size)]
-
-
-def _packed(X: np.ndarray) -> np.ndarray:
-    """x_d x_e for d <= e, (D (D + 1) / 2, n)."""
-    columns = np.ascontiguousarray(X.T)
-    D, n = columns.shape
-    out = np.empty((D * (D + 1) // 2, n))
-    start = 0
-    for d in range(D):
-        np.multiply(columns[d:], columns[d], out=out[start : start + D - d])
-        start += D - d
-    return out
+def _packed_rows(X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Slices of the rows with x_d x_e for d <= e, (D (D + 1) / 2, n_b): always in the same memory, which stays warm."""
+    n, D = X.shape
+    size = min(n, max(64, 2 * _PACKED_VALUES // (D * (D + 1))))
+    memory = np.empty(D * (D + 1) // 2 * size)
+    for begin in range(0, n, size):
+        rows = slice(begin, min(n, begin + size))
+        columns = np.ascontiguousarray(X[rows].T)
+        packed = memory[: D * (D + 1) // 2 * (rows.stop - begin)].reshape(-1, rows.stop - begin)
+        start = 0
+        for d in range(D):
+            np.multiply(columns[d:], columns[d], out=packed[start : start + D - d])
+            start += D - d
+        yield rows, packed

@@ -32,6 +32,9 @@ class Precision(Protocol):
     def times(self, V: np.ndarray) -> np.ndarray:
         """R V, (K, D')."""
 
+    def inverse_norm(self, g: np.ndarray) -> float:
+        """g^T R^{-1} g; infinite where R leaves free what g points along."""
+
     def log_det(self) -> float:
         """Log |R|; -inf when R is improper."""
 
@@ -80,6 +83,14 @@ class DiagonalPrecision:
         out += tilt[:, None] * self.centre
         return out
 
+    def inverse_norm(self, g: np.ndarray) -> float:
+        if self.centre is not None:  # in terms of w . c + b, which has a precision of its own
+            g = np.column_stack([g[:, :-1] - g[:, -1:] * self.centre[:-1], g[:, -1]])
+        squares = np.zeros_like(g)
+        np.divide(g**2, self.values, out=squares, where=self.values > 0)
+        squares[(self.values == 0) & (g != 0)] = np.inf
+        return float(squares.sum())
+
     def log_det(self) -> float:
         # the change from b to w . c + b has determinant one
         with np.errstate(divide="ignore"):
@@ -120,6 +131,9 @@ class KroneckerPrecision:
     def times(self, V: np.ndarray) -> np.ndarray:
         return self.A @ V @ self.G
 
+    def inverse_norm(self, g: np.ndarray) -> float:
+        return float(np.vdot(g, np.linalg.solve(self.A, np.linalg.solve(self.G, g.T).T)))
+
     def log_det(self) -> float:
         return float(len(self.G) * np.linalg.slogdet(self.A)[1] + len(self.A) * np.linalg.slogdet(self.G)[1])
 
@@ -148,6 +162,9 @@ class MatrixPrecision:
 
     def times(self, V: np.ndarray) -> np.ndarray:
         return (self.R @ V.ravel()).reshape(self.shape)
+
+    def inverse_norm(self, g: np.ndarray) -> float:
+        return float(g.ravel() @ np.linalg.solve(self.R, g.ravel()))
 
     def log_det(self) -> float:
         sign, value = np.linalg.slogdet(self.R)
