@@ -1,4 +1,4 @@
-"""Command line of the benchmarks: ``python -m benchmarks [softmax|passes|scaling|all]``."""
+"""Command line of the benchmarks: ``python -m benchmarks [WHAT]``, WHAT as in ``--help``."""
 
 from __future__ import annotations
 
@@ -8,38 +8,76 @@ from pathlib import Path
 
 from benchmarks import problems
 
+POINT = ("softmax", "passes", "scaling")
+BAYES = ("price", "quality", "laplace-torch", "honesty", "coverage")
+
+WHAT = """\
+of SoftmaxRegression:
+  softmax        seconds to a certified optimum, against scikit-learn at its best
+  passes         one pass over the data, against its two matrix products
+  scaling        time and memory against the number of rows
+of BayesianSoftmaxRegression:
+  price          mode, covariance and evidence, against scikit-learn's default point estimate
+  quality        log-loss of test rows, against LogisticRegressionCV (more sets with --data)
+  laplace-torch  the same posterior by laplace-torch; predictions with 1,000 classes
+  honesty        predictive probabilities and intervals, against NUTS by NumPyro
+  coverage       intervals in simulation with a known prior (--datasets)
+  bayes          these five
+all: everything"""
+
 
 def main() -> None:
     """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Benchmarks of posteriori.")
-    parser.add_argument("what", nargs="?", default="all", choices=("softmax", "passes", "scaling", "all"))
-    parser.add_argument("--data", type=Path, help="folder with mnist.npz and letter.npz (keys X, y, split)")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Benchmarks of posteriori.",
+        epilog=WHAT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", nargs="?", default="all", choices=(*POINT, *BAYES, "bayes", "all"))
+    parser.add_argument("--data", type=Path, help="folder with NAME.npz: mnist, letter (X, y, split), others (X, y)")
     parser.add_argument(
         "--problems",
-        help="names separated by commas, of: " + ", ".join((*problems.PROBLEMS, *problems.FILES)),
+        help="only these, names separated by commas, of: "
+        + ", ".join((*problems.PROBLEMS, *problems.FILES))
+        + ", and what is in the folder --data",
     )
     parser.add_argument("--budget", type=float, default=120.0, help="seconds per problem for each solver of the peer")
+    parser.add_argument("--datasets", type=int, default=400, help="simulated data sets of coverage, for each prior")
     parser.add_argument("--quick", action="store_true", help="only small problems, to try the benchmarks themselves")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder for the results")
     options = parser.parse_args()
 
-    default = problems.QUICK if options.quick else problems.ALL
-    names = options.problems.split(",") if options.problems else default
-    if unknown := set(names) - {*problems.PROBLEMS, *problems.FILES}:
+    asked = tuple(options.problems.split(",")) if options.problems else None
+    in_folder = () if options.data is None else tuple(path.stem for path in options.data.glob("*.npz"))
+    if unknown := {*(asked or ())} - {*problems.PROBLEMS, *problems.FILES, *in_folder, "1000-classes"}:
         parser.error(f"--problems has unknown names: {', '.join(sorted(unknown))}")
+    what = {"all": (*POINT, *BAYES), "bayes": BAYES}.get(options.what, (options.what,))
 
     if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > 0.5:
         print(f"The machine is busy (load {load:.1f}): times are for a machine that does nothing else.")
 
     # Imported here because every worker process imports this module again.
-    from benchmarks import passes, scaling, softmax
+    from benchmarks import against_laplace_torch, coverage, honesty, passes, price, quality, scaling, softmax
 
-    if options.what in ("softmax", "all"):
-        softmax.run(names, options.data, options.out, options.budget)
-    if options.what in ("passes", "all"):
-        passes.run(options.out, quick=options.quick)
-    if options.what in ("scaling", "all"):
-        scaling.run(options.out, options.budget, quick=options.quick)
+    quick, out = options.quick, options.out
+    if "softmax" in what:
+        softmax.run(asked or (problems.QUICK if quick else problems.ALL), options.data, out, options.budget)
+    if "passes" in what:
+        passes.run(out, quick=quick)
+    if "scaling" in what:
+        scaling.run(out, options.budget, quick=quick)
+    if "price" in what:
+        names = price.QUICK if quick else price.PROBLEMS
+        price.run([name for name in names if asked is None or name in asked], out, options.budget)
+    if "quality" in what:
+        quality.run(asked, options.data, out, quick=quick)
+    if "laplace-torch" in what:
+        against_laplace_torch.run(asked, out, quick=quick)
+    if "honesty" in what:
+        honesty.run(asked, options.data, out, quick=quick)
+    if "coverage" in what:
+        coverage.run(out, min(20, options.datasets) if quick else options.datasets)
 
 
 if __name__ == "__main__":

@@ -100,3 +100,52 @@ class ScikitLearn:
         n_iter = int(np.max(model.n_iter_))
         status = "max_iter" if n_iter >= MAX_ITER else "stopped"
         return Fit(coef, intercept, {"status": status, "iterations": n_iter})
+
+
+@dataclass(frozen=True)
+class BayesianPosteriori:
+    """``posteriori.BayesianSoftmaxRegression``: mode, posterior and evidence, with the given prior."""
+
+    prior: Any = "evidence"
+    approximation: str = "auto"
+    library: str = "posteriori"
+    tol: float | None = None
+    threads: int | None = None
+
+    @property
+    def solver(self) -> str:
+        return f"{self.approximation}, prior {self.prior}"
+
+    def fit(self, X: Any, y: np.ndarray) -> Fit:
+        import posteriori as po
+
+        model = po.BayesianSoftmaxRegression(self.prior, approximation=self.approximation).fit(X, y)
+        solution = model.solution_
+        info = {
+            "status": solution.status.name.lower(),
+            "iterations": int(model.n_iter_),
+            "passes": float(solution.n_passes),
+            "structure": solution.structure,
+            "approximation": solution.approximation,
+            "evaluations": len(solution.evidence_path),
+            "log_evidence": model.log_evidence_,
+        }
+        return Fit(model.coef_, model.intercept_, info)
+
+
+@dataclass(frozen=True)
+class ScikitLearnDefault:
+    """``LogisticRegression()`` as it comes: lbfgs, tol 1e-4, at most 100 iterations."""
+
+    threads: int | None = None
+    library: str = "scikit-learn"
+    solver: str = "lbfgs"
+    tol: float | None = None
+
+    def fit(self, X: Any, y: np.ndarray) -> Fit:
+        model = LogisticRegression()
+        with nullcontext() if self.threads is None else threadpool_limits(self.threads, user_api="blas"):
+            model.fit(X, y)
+        n_iter = int(np.max(model.n_iter_))
+        status = "max_iter" if n_iter >= model.max_iter else "stopped"
+        return Fit(model.coef_, model.intercept_, {"status": status, "iterations": n_iter})

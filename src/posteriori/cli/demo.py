@@ -5,33 +5,38 @@ from time import perf_counter
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, log_loss
 
-from posteriori import SoftmaxRegression
+from posteriori import BayesianSoftmaxRegression, SoftmaxRegression
 
 TARGET = "species"
 FEATURES = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g"]
 
 
 def run() -> None:
-    """Fit, then print the certificate, the test scores, the coefficients and four predictions."""
+    """Fit, then print the certificate, the posterior, the test scores, the coefficients and four predictions."""
     train, test = load_penguins()
     model = SoftmaxRegression()
     start = perf_counter()
     model.fit(train, TARGET)
     seconds = perf_counter() - start
-    probs = model.predict_proba(test)
+    posterior = BayesianSoftmaxRegression()
+    start = perf_counter()
+    posterior.fit(train, TARGET)
+    posterior_seconds = perf_counter() - start
 
     console = Console(highlight=False)
     sections = {
         "Certificate": certificate_table(model, seconds),
-        "Scores on the held-out rows": score_table(model, train, test, probs),
+        "Posterior, its prior chosen by evidence": posterior_table(posterior, posterior_seconds),
+        "Scores on the held-out rows": score_table(model, posterior, train, test),
         "Coefficients, per standard deviation of the feature": coefficient_table(model, train),
-        "Held-out penguins: the first of each species, and the least certain": prediction_table(model, test, probs),
+        "Held-out penguins: the first of each species, and the least certain, with 95 % intervals": prediction_table(
+            posterior, test
+        ),
     }
     console.print("\n[bold]Softmax regression on the Palmer penguins[/bold]")
     console.print(
@@ -67,21 +72,35 @@ def certificate_table(model: SoftmaxRegression, seconds: float) -> Table:
     return table
 
 
-def score_table(model: SoftmaxRegression, train: pd.DataFrame, test: pd.DataFrame, probs: NDArray[np.float64]) -> Table:
+def posterior_table(model: BayesianSoftmaxRegression, seconds: float) -> Table:
+    """What was chosen, and by which measure."""
+    solution = model.solution_
+    table = _table("", "", "")
+    table.show_header = False
+    table.columns[1].justify = table.columns[2].justify = "left"
+    table.add_row("log evidence", f"{model.log_evidence_:.2f}", f"after {len(solution.evidence_path)} precisions")
+    table.add_row("approximation", solution.approximation, solution.approximation_reason)
+    scores = ", ".join(f"{name} {score:.3f}" for name, score in solution.scores.items())
+    table.add_row("left-out log-loss", "", scores)
+    table.add_row("time", f"{1e3 * seconds:.1f} ms")
+    return table
+
+
+def score_table(
+    model: SoftmaxRegression, posterior: BayesianSoftmaxRegression, train: pd.DataFrame, test: pd.DataFrame
+) -> Table:
     """Test scores beside those of a guess by class frequency."""
     truth = test[TARGET]
     baseline = DummyClassifier(strategy="prior").fit(train[FEATURES], train[TARGET])
-    table = _table("", "model", "class frequencies")
-    table.add_row(
-        "accuracy",
-        f"{accuracy_score(truth, model.classes_[probs.argmax(axis=1)]):.3f}",
-        f"{baseline.score(test[FEATURES], truth):.3f}",
-    )
-    table.add_row(
-        "log-loss",
-        f"{log_loss(truth, probs, labels=model.classes_):.3f}",
-        f"{log_loss(truth, baseline.predict_proba(test[FEATURES]), labels=baseline.classes_):.3f}",
-    )
+    probs = {
+        "point estimate": model.predict_proba(test),
+        "posterior": posterior.predict_proba(test),
+        "class frequencies": baseline.predict_proba(test[FEATURES]),
+    }
+    table = _table("", *probs)
+    classes = model.classes_
+    table.add_row("accuracy", *(f"{accuracy_score(truth, classes[p.argmax(axis=1)]):.3f}" for p in probs.values()))
+    table.add_row("log-loss", *(f"{log_loss(truth, p, labels=classes):.3f}" for p in probs.values()))
     return table
 
 
@@ -95,14 +114,17 @@ def coefficient_table(model: SoftmaxRegression, train: pd.DataFrame) -> Table:
     return table
 
 
-def prediction_table(model: SoftmaxRegression, test: pd.DataFrame, probs: NDArray[np.float64]) -> Table:
-    """Truth and probabilities of four held-out penguins."""
+def prediction_table(model: BayesianSoftmaxRegression, test: pd.DataFrame) -> Table:
+    """Truth and probabilities of four held-out penguins, with intervals."""
     truth = test[TARGET].to_numpy()
+    probs = model.predict_proba(test)
+    lower, upper = model.predict_interval(test)
     first = [int(np.argmax(truth == species)) for species in model.classes_]
     least_certain = int(probs.max(axis=1).argmin())
     table = _table("truth", *(f"p({species})" for species in model.classes_))
     for n in [*first, least_certain]:
-        table.add_row(str(truth[n]), *(f"{p:.3f}" for p in probs[n]))
+        ends = zip(probs[n], lower[n], upper[n], strict=True)
+        table.add_row(str(truth[n]), *(f"{p:.3f} ({low:.2f}-{high:.2f})" for p, low, high in ends))
     return table
 
 

@@ -13,7 +13,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.data import Features, MemoryBlocks, Target, one_blas_thread, raise_if_not_finite, usable_threads
-from posteriori.estimators import predicting, tables
+from posteriori.estimators import describing, predicting, tables
 from posteriori.estimators.bayesian_fit import BayesianFit, Settings, bayesian_fit
 from posteriori.estimators.label_noise import clean_label_shares
 from posteriori.estimators.progress import progress
@@ -436,6 +436,14 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
     def marginal_effects(self, X: Any, level: float = 0.95) -> pd.DataFrame:
         """Average over the rows of d p_k / d x_d, with intervals, by draws from the posterior."""
         return tables.marginal_effects(check_fitted(self), X, _check_level(level))
+
+    def __str__(self) -> str:
+        return describing.as_text(self) if hasattr(self, "solution_") else repr(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        if not hasattr(self, "solution_"):
+            return super()._repr_mimebundle_(**kwargs)
+        return {"text/plain": str(self), "text/html": describing.as_html(self)}
 
     def _predictive(self, X: Any, log: bool) -> np.ndarray:
         """Probabilities (K, n), or their logarithms, without label noise."""

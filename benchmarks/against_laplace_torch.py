@@ -1,0 +1,297 @@
+"""The same Laplace posterior by laplace-torch: whether the covariance is the same, what fit and prediction cost.
+
+One linear layer without bias on standardised columns and a column of ones, precision 1 on every weight, float64. The
+peer starts at our mode (its own optimiser is not counted) and computes the full Hessian, which for a linear softmax
+model is the Gauss-Newton matrix; ours makes its whole fit. Then 1,000 classes: what our predictions take there.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import product
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from time import perf_counter, sleep
+from typing import Any
+
+import numpy as np
+
+from benchmarks import problems, records
+from benchmarks.adapters import library_version
+from benchmarks.measure import memory_mb, reset_peak
+from benchmarks.summary import show
+from benchmarks.turns import by_turns, quiet, timed
+from benchmarks.worker import SETTLE
+
+PROBLEMS = ("digits-standardised", "100k-50-10")
+QUICK = ("digits-standardised",)
+BACKENDS = ("CurvlinopsGGN", "CurvlinopsHessian", "BackPackGGN", "AsdlGGN", "AsdlHessian")
+BATCHES, THREADS, LINKS = (100, 1000), (1, 2), ("probit", "mc")
+SEARCH_ROWS = 1_000
+"""Rows on which the peer's settings are compared: its time is proportional to them."""
+
+PREDICTED, REPEATS, WANTED, AGREE = 1_000, 3, 20.0, 1e-6
+MANY_CLASSES, MANY_FEATURES, MANY_ROWS, MANY_PREDICTED, MANY_MB = 1_000, 100, 20_000, 10_000, 2_000.0
+
+HEADER = ("problem", "N", "D", "K", "what", "ours", "laplace-torch", "its setting", "times as fast", "goal", "met")
+
+NOTES = f"""\
+One linear layer on standardised columns and a column of ones, precision 1 on all weights, float64, both at our mode.
+"covariance": largest difference as a share of the largest entry. "fit": ours whole (mode, curvature, evidence), theirs
+`fit` at our mode, which is the curvature alone. "predict": {PREDICTED} rows, microseconds a row, after a first call;
+ours is the default, an average over nodes, theirs `link_approx` as named ("mc" with 256 draws). laplace-torch with
+`subset_of_weights="all"`, `hessian_structure="full"` and the fastest of its backends, batch sizes (of
+{", ".join(map(str, BATCHES))}) and 1 or 2 threads, found on {SEARCH_ROWS} rows for fit and for predictions apart.
+Medians of runs by turns. Last: our default fit of {MANY_CLASSES} classes and {MANY_FEATURES} features predicts
+{MANY_PREDICTED} rows in a fresh process; memory is beyond what was resident before the prediction."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How laplace-torch is run."""
+
+    backend: str
+    batch: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.backend}, batch {self.batch}, {self.threads} thread{'s' * (self.threads > 1)}"
+
+
+def run(names: Iterable[str] | None, out: Path, *, quick: bool = False) -> None:
+    """Run the problems one after another, then the one of many classes; the results are on disk after each."""
+    if find_spec("laplace") is None:
+        print("laplace-torch: skipped, laplace-torch is not installed")
+    else:
+        for name in QUICK if quick else PROBLEMS:
+            if names is None or name in names:
+                keep(out, study(name))
+    many = (50, 20, 2_000, 1_000) if quick else (MANY_CLASSES, MANY_FEATURES, MANY_ROWS, MANY_PREDICTED)
+    name = f"{many[0]}-classes"
+    if names is None or name in names:
+        keep(out, [in_fresh_process(many_classes, name, *many)])
+
+
+def keep(out: Path, lines: list[dict[str, Any]]) -> None:
+    """Store the lines, and write the page anew."""
+    for line in lines:
+        print({key: value for key, value in line.items() if key not in ("tried", "all_seconds")}, flush=True)
+    records.write(out / "laplace_torch.md", page(records.store(out / "laplace_torch.jsonl", lines)))
+
+
+def study(name: str) -> list[dict[str, Any]]:
+    """Return the comparison on one problem."""
+    import torch
+
+    import posteriori as po
+
+    torch.set_default_dtype(torch.float64)
+    X, y = problems.PROBLEMS[name]()
+    X = np.column_stack([problems.standardise(X), np.ones(len(X))])
+    new = X[np.random.default_rng(0).choice(len(X), PREDICTED)]
+
+    def fit_ours() -> Any:
+        return po.BayesianSoftmaxRegression(1.0, approximation="laplace", fit_intercept=False).fit(X, y)
+
+    with quiet():
+        ours = fit_ours()
+        tried = search(ours.coef_, X, y, new)
+        best = {what: min(tried, key=lambda setting: tried[setting][what]) for what in ("fit", *LINKS)}
+        theirs = {what: peer(ours.coef_, best[what]) for what in best}
+        loader = batches(X, y, best["fit"].batch)
+
+        def fit_theirs() -> Any:
+            torch.set_num_threads(best["fit"].threads)
+            theirs["fit"].fit(loader)
+
+        fits = by_turns({"ours": fit_ours, "theirs": fit_theirs}, REPEATS)
+        difference = agreement(ours.covariance_, theirs["fit"].posterior_covariance.numpy())
+        for what in LINKS:
+            theirs[what].H, theirs[what].loss, theirs[what].n_data = (
+                theirs["fit"].H, theirs["fit"].loss, theirs["fit"].n_data,
+            )  # fmt: skip
+            theirs[what].mean, theirs[what].n_outputs = theirs["fit"].mean, theirs["fit"].n_outputs
+        calls: dict[str, Callable[[], object]] = {"ours": lambda: ours.predict_proba(new)}
+        for link in LINKS:
+            calls[link] = lambda link=link: predict(theirs[link], best[link], new, link)
+        for call in calls.values():
+            call()
+        predictions = by_turns(calls, 2 * REPEATS + 1)
+        distance = float(np.abs(calls["ours"]() - calls["mc"]()).max())  # type: ignore[operator]
+    common = {
+        "problem": name,
+        "shape": (*X.shape, ours.coef_.shape[0]),
+        "covariance_difference": difference,
+        "probability_difference": distance,
+        "version": library_version("laplace-torch"),
+        "torch": library_version("torch"),
+    }
+    lines = [
+        common
+        | {"what": "fit", "setting": str(best["fit"]), "ours": median(fits["ours"]), "theirs": median(fits["theirs"])}
+        | {"all_seconds": fits, "tried": {str(setting): times for setting, times in tried.items()}}
+    ]
+    lines += [
+        common
+        | {"what": f"predict, {link}", "setting": str(best[link]), "rows": PREDICTED}
+        | {"ours": median(predictions["ours"]), "theirs": median(predictions[link])}
+        | {"all_seconds": {"ours": predictions["ours"], "theirs": predictions[link]}}
+        for link in LINKS
+    ]
+    return lines
+
+
+def search(coef: np.ndarray, X: np.ndarray, y: np.ndarray, new: np.ndarray) -> dict[Setting, dict[str, float]]:
+    """Return the seconds of fit and predictions for every setting that works, on some of the rows."""
+    import torch
+
+    tried: dict[Setting, dict[str, float]] = {}
+    rows = np.random.default_rng(0).choice(len(X), min(SEARCH_ROWS, len(X)), replace=False)
+    for setting in (Setting(*values) for values in product(BACKENDS, BATCHES, THREADS)):
+        torch.set_num_threads(setting.threads)
+        try:
+            posterior = peer(coef, setting)
+            times = {"fit": timed(lambda: posterior.fit(batches(X[rows], y[rows], setting.batch)))[0]}  # noqa: B023
+            for link in LINKS:
+                predict(posterior, setting, new, link)
+                times[link] = timed(lambda: predict(posterior, setting, new, link))[0]  # noqa: B023
+        except Exception as error:  # a backend that does not work with these versions is left out
+            print(f"{setting}: {type(error).__name__}: {str(error)[:100]}", flush=True)
+            continue
+        tried[setting] = times
+        print(setting, {key: round(value, 4) for key, value in times.items()}, flush=True)
+    return tried
+
+
+def peer(coef: np.ndarray, setting: Setting) -> Any:
+    """Return an unfitted full Laplace approximation of a linear layer with these weights (K, D)."""
+    import laplace.curvature
+    import torch
+    from laplace import Laplace
+
+    layer = torch.nn.Linear(coef.shape[1], coef.shape[0], bias=False)
+    layer.weight.data = torch.tensor(coef)
+    return Laplace(
+        layer,
+        likelihood="classification",
+        subset_of_weights="all",
+        hessian_structure="full",
+        prior_precision=1.0,
+        backend=getattr(laplace.curvature, setting.backend),
+    )
+
+
+def batches(X: np.ndarray, y: np.ndarray, size: int) -> Any:
+    """Return a loader of batches."""
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    return DataLoader(TensorDataset(torch.tensor(X), torch.tensor(y)), batch_size=size)
+
+
+def predict(posterior: Any, setting: Setting, X: np.ndarray, link: str) -> np.ndarray:
+    """Return the peer's class probabilities, (n, K)."""
+    import torch
+
+    torch.set_num_threads(setting.threads)
+    return np.asarray(posterior(torch.from_numpy(X), pred_type="glm", link_approx=link, n_samples=256).detach())
+
+
+def agreement(A: np.ndarray, B: np.ndarray) -> float:
+    """Return the largest difference as a share of the largest entry of B."""
+    return float(np.abs(A - B).max() / np.abs(B).max())
+
+
+def many_classes(name: str, K: int, D: int, n_rows: int, n_predicted: int) -> dict[str, Any]:
+    """Fit with defaults, then measure a prediction."""
+    import posteriori as po
+
+    X, y = problems.synthetic(n_rows + n_predicted, D, K)
+    new = np.ascontiguousarray(X[n_rows:])
+    X, y = X[:n_rows].copy(), y[:n_rows]
+    with quiet():
+        fit_seconds, model = timed(lambda: po.BayesianSoftmaxRegression(classes=np.arange(K)).fit(X, y))
+        sleep(SETTLE)
+        before = reset_peak()
+        start = perf_counter()
+        P = model.predict_proba(new)
+        seconds = perf_counter() - start
+        peak_mb = None if before is None else memory_mb("VmHWM") - before
+        again = [timed(lambda: model.predict_proba(new))[0] for _ in range(REPEATS)]
+    return {
+        "problem": name,
+        "shape": (n_rows, D, K),
+        "what": "predict, many classes",
+        "rows": n_predicted,
+        "fit_seconds": fit_seconds,
+        "ours": median([seconds, *again]),
+        "peak_mb": peak_mb,
+        "structure": model.solution_.structure,
+        "worst_sum": float(np.abs(P.sum(axis=1) - 1.0).max()),
+    }
+
+
+def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the function's value, computed in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    connection, theirs = context.Pipe()
+    process = context.Process(target=_answer, args=(theirs, function, arguments))
+    process.start()
+    theirs.close()
+    value = connection.recv()
+    process.join()
+    return value
+
+
+def _answer(connection: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    connection.send(function(*arguments))
+
+
+def page(lines: list[dict[str, Any]]) -> str:
+    """Return the Markdown page."""
+    rows = [row for line in lines for row in table(line)]
+    versions = next((line for line in lines if "torch" in line), {"version": "none", "torch": "none"})
+    notes = f"{NOTES} laplace-torch {versions['version']}, torch {versions['torch']}."
+    return records.markdown("Against laplace-torch", notes, HEADER, rows)
+
+
+def table(line: dict[str, Any]) -> list[list[str]]:
+    """Return the rows of one record; that of a fit says too whether the covariances agree."""
+    problem = [line["problem"], *map(str, line["shape"])]
+    if "theirs" not in line:
+        peak = math.nan if line["peak_mb"] is None else line["peak_mb"]
+        cells = f"{line['ours']:.3g} s for {line['rows']} rows, peak {show(line['peak_mb'], '.0f')} MB"
+        what = f"predict ({line['structure']}; fit {line['fit_seconds']:.3g} s)"
+        return [[*problem, what, cells, "", "", "", f"< {MANY_MB:.0f} MB", "yes" if peak < MANY_MB else "no"]]
+    faster = line["theirs"] / line["ours"]
+    if line["what"] == "fit":
+        times, unit = (line["ours"], line["theirs"]), "s"
+    else:
+        times, unit = (1e6 * line["ours"] / line["rows"], 1e6 * line["theirs"] / line["rows"]), "µs a row"
+    rows = [
+        [
+            *problem, line["what"], *(f"{time:.3g} {unit}" for time in times), line["setting"], f"{faster:.1f}",
+            f">= {WANTED:g}", "yes" if faster >= WANTED else "no",
+        ]
+    ]  # fmt: skip
+    if line["what"] == "fit":
+        off = line["covariance_difference"]
+        rows.insert(
+            0,
+            [
+                *problem,
+                "covariance",
+                f"differs by {off:.0e}",
+                "",
+                "",
+                "",
+                f"<= {AGREE:g}",
+                "yes" if off <= AGREE else "no",
+            ],
+        )
+    return rows
