@@ -28,8 +28,8 @@ Same model and prior for all: standardised columns, weights N(0, 1/a) with the a
 mean row N(0, 2.5^2). 30 % of the rows are held out (stratified, seed 0); at these, the total variation (TV) of
 predictive probabilities from those of NUTS, and the distance of the ends of 95 % intervals of class probabilities from
 its quantiles; "wider" is the mean width less that of NUTS. "NUTS itself" estimates the error of NUTS's own averages
-from the two halves of its chains. "loss" is the log-loss of the held-out rows in nats. k-hat and the effective sample size (ESS) are
-those of importance weights."""
+from the two halves of its chains. "loss" is the log-loss of the held-out rows in nats. k-hat and the effective sample
+size (ESS) are those of importance weights."""
 
 HEADER = (
     "set", "train", "held out", "D", "K", "a", "posterior", "mean TV", "max TV", "mean end", "max end", "wider", "loss",

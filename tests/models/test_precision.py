@@ -55,6 +55,7 @@ def test_products_diagonals_and_determinants_are_those_of_the_matrix(precision, 
     np.testing.assert_array_equal(V, before)
     np.testing.assert_allclose(precision.diagonal, R.diagonal().reshape(K, D), rtol=1e-13)
     assert precision.log_det() == pytest.approx(np.linalg.slogdet(R)[1], abs=1e-10)
+    assert precision.inverse_norm(V) == pytest.approx(V.ravel() @ np.linalg.solve(R, V.ravel()), rel=1e-10)
 
 
 @cases
@@ -86,6 +87,10 @@ def test_flat_and_singular_precisions_are_improper():
     a[1, 2] = 0.0
     assert DiagonalPrecision(a).log_det() == -np.inf
     assert MatrixPrecision(np.diag(a.ravel()), (K, D)).log_det() == -np.inf
+    V = np.ones((K, D))
+    assert DiagonalPrecision(a).inverse_norm(V) == np.inf
+    V[1, 2] = 0.0
+    assert DiagonalPrecision(a).inverse_norm(V) == pytest.approx((1 / a[a > 0]).sum(), rel=1e-12)
 
 
 def test_a_centre_at_the_origin_is_no_centre():

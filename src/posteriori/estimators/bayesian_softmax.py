@@ -360,8 +360,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         K = len(check_fitted(self).classes_)
         seed = 0 if random_state is None else int(check_random_state(random_state).randint(2**31))
         thetas = self._posterior.draws(n_draws, np.random.default_rng(seed))
-        out = [self._map(X, K, predicting.plugin, theta, self._offset, False).T for theta in thetas]
-        return (1.0 - self.label_noise_) * np.stack(out) + self.label_noise_ / K
+        P = self._map(X, n_draws * K, predicting.drawn, thetas, self._offset)
+        return (1.0 - self.label_noise_) * P.reshape(n_draws, K, -1).transpose(0, 2, 1) + self.label_noise_ / K
 
     def uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats."""
@@ -413,6 +413,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         """Today's posterior as tomorrow's prior: its mean and full precision, in the units of the data."""
         check_fitted(self)
         mean = self._coordinates.outward(self._posterior.mean)
+        if mean.shape[1] > self.n_features_in_:
+            mean[:, -1] += self._offset
         precision = np.linalg.inv(self.covariance_)
         return GaussianPrior(mean=mean, precision=0.5 * (precision + precision.T))
 
@@ -460,20 +462,18 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         return self._map(X, K, predicting.quasi, self._posterior, self._offset, n_nodes, log)
 
     def _map(self, X: Any, n_out: int, kernel: Any, *params: Any) -> np.ndarray:
-        """The kernel's values for all rows of X, in standard coordinates, (n_out, n)."""
-        features = read_for_prediction(self, X)
-        raise_if_not_finite(features.matrix, features.names)
-        blocks = MemoryBlocks(
-            features.matrix,
-            None,
-            None,
-            n_out,
-            shift=self._coordinates.shift,
-            scale=self._coordinates.scale,
-            n_threads=usable_threads(self.n_jobs),
-        )
+        """The kernel's values for all rows of X, in the fit's coordinates, (n_out, n)."""
+        blocks = self._blocks(X, n_out)
         with one_blas_thread():
             return blocks.map_rows(kernel, *params)
+
+    def _blocks(self, X: Any, n_out: int) -> MemoryBlocks:
+        """New rows in the fit's coordinates, for kernels with n_out values a row."""
+        features = read_for_prediction(self, X)
+        raise_if_not_finite(features.matrix, features.names)
+        shift, scale = self._coordinates.shift, self._coordinates.scale
+        threads = usable_threads(self.n_jobs)
+        return MemoryBlocks(features.matrix, None, None, n_out, shift=shift, scale=scale, n_threads=threads)
 
 
 def check_fitted(model: BayesianSoftmaxRegression) -> BayesianSoftmaxRegression:

@@ -10,7 +10,18 @@ from posteriori.inference.posterior import Posterior
 from posteriori.maths.integrals import expected_softmax, log_expected_softmax, softmax_at_nodes
 from posteriori.maths.softmax import log_softmax, logits, softmax
 
-__all__ = ["entropies", "latent_covariances", "latent_means", "plugin", "probit", "quantiles", "quasi", "sampled"]
+__all__ = [
+    "drawn",
+    "drawn_moments",
+    "entropies",
+    "latent_covariances",
+    "latent_means",
+    "plugin",
+    "probit",
+    "quantiles",
+    "quasi",
+    "sampled",
+]
 
 
 def latent_means(X: Any, posterior: Posterior, offset: np.ndarray) -> np.ndarray:
@@ -53,6 +64,21 @@ def sampled(X: Any, thetas: np.ndarray, offset: np.ndarray, log: bool) -> np.nda
             total += P
     assert total is not None
     return total - np.log(len(thetas)) if log else total / len(thetas)
+
+
+def drawn(X: Any, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """softmax(theta_s x) for each of S draws, (S K, n), one draw after the other."""
+    return np.concatenate([plugin(X, theta, offset, False) for theta in thetas])
+
+
+def drawn_moments(X: Any, Y: Any, c: Any, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """sum_n of p_n, and of p_n p_n^T, for each of S draws: (S, K, 1 + K)."""
+    out = np.empty((len(thetas), offset.size, 1 + offset.size))
+    for s, theta in enumerate(thetas):
+        P = plugin(X, theta, offset, False)
+        out[s, :, 0] = P.sum(axis=1)
+        out[s, :, 1:] = P @ P.T
+    return out
 
 
 def probit(X: Any, posterior: Posterior, offset: np.ndarray, log: bool) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from posteriori.data import one_blas_thread
 from posteriori.estimators import predicting
 
 if TYPE_CHECKING:
@@ -83,12 +84,11 @@ def marginal_effects(model: BayesianSoftmaxRegression, X: Any, level: float) -> 
 
     K, D = model.coef_.shape
     thetas = model._posterior.draws(_EFFECT_DRAWS, np.random.default_rng(0))
-    effects = np.empty((len(thetas), K, D))
-    for s, theta in enumerate(thetas):
-        P = model._map(X, K, predicting.plugin, theta, model._offset, False)
-        W = model._coordinates.outward(theta)[:, :D]
-        second = P @ P.T / P.shape[1]
-        effects[s] = P.mean(axis=1)[:, None] * W - second @ W
+    blocks = model._blocks(X, K)
+    with one_blas_thread():
+        moments = blocks.map_sum(predicting.drawn_moments, thetas, model._offset) / blocks.n_rows
+    W = np.stack([model._coordinates.outward(theta)[:, :D] for theta in thetas])
+    effects = moments[:, :, :1] * W - moments[:, :, 1:] @ W
     effects *= 1.0 - model.label_noise_
     tail = 0.5 * (1.0 - level)
     mean = effects.mean(axis=0)
