@@ -32,8 +32,8 @@ K = {K} classes, D = {D} standard-normal features, N = 10 K D = {N} rows; weight
 of the mean row from N(0, {INTERCEPT_SD}^2), and the fit is given this prior, so that exact intervals would cover at
 their level on average. Coverage of the {K} class probabilities at {NEW_ROWS} new rows of each data set, in percent,
 plus or minus the standard error over data sets. "auto" is the default; "importance" weighs draws towards the exact
-posterior, and so checks the simulation itself. Goal, for "auto" at alpha = D: within {100 * ALLOWED:g} points plus two standard
-errors of the level."""
+posterior, and so checks the simulation itself. Goal, for "auto" at alpha = D: within {100 * ALLOWED:g} points plus two
+standard errors of the level."""
 
 
 class Simulated(NamedTuple):

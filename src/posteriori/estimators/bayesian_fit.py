@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from posteriori.data import MemoryBlocks, Target
 from posteriori.estimators.solving import solve
 from posteriori.estimators.standardising import StandardLikelihood
-from posteriori.inference import BayesianSolution, Iterate, Solution, Solver, Status, run
+from posteriori.inference import Automatic, BayesianSolution, Iterate, Solution, Solver, Status, TraceEntry, run
 from posteriori.inference.evidence import Evidence, EvidencePoint, maximise_evidence
 from posteriori.inference.importance import importance
 from posteriori.inference.jeffreys import JeffreysProblem, fisher_scoring
@@ -174,27 +174,59 @@ def _by_evidence(likelihood: StandardLikelihood, settings: Settings, structure: 
     theta = np.zeros((K, D + settings.fit_intercept))
     first = problem_at(start)
     if not forms_hessian(first):
-        theta, solution = _solve(first, replace(settings, tol=max(settings.tol, 1e-5)), theta)
-        if solution.status is Status.INTERRUPTED:
-            return _Found(first, theta, solution)
+        best, status, _ = run(Automatic().steps(first, theta, 1e-9), settings.max_iter, settings.report)
+        theta = best.theta
+        if status is Status.INTERRUPTED:
+            return _Found(first, *_interrupted(first, theta))
     if structure != "full":
         u, path, converged = _fixed_point(problem_at, settings, structure, start, theta, D)
         objective = problem_at(u)
-        return _Found(objective, *_solve(objective, settings, path[-1][1]), path=[], converged=converged)
+        return _Found(objective, *_solve(objective, settings, path[-1][1]), converged=converged)
     groups = np.arange(D) if ard else np.zeros(D, dtype=int)
     evidence = Evidence(problem_at, np.append(groups, -1) if settings.fit_intercept else groups, theta)
-    interrupted = False
     try:
         converged = maximise_evidence(evidence, start)
     except KeyboardInterrupt:
         if evidence.found is None:
             raise
-        interrupted, converged = True, False
-    best = problem_at(evidence.path[-1].u)
-    theta, solution = _solve(best, settings, evidence.theta)
-    if interrupted:
-        solution = _replaced(solution, status=Status.INTERRUPTED)
-    return _Found(best, theta, solution, evidence.found, evidence.path, converged)
+        objective = problem_at(evidence.path[-1].u)
+        return _Found(objective, *_interrupted(objective, evidence.theta), path=evidence.path, converged=False)
+    objective, found = problem_at(evidence.path[-1].u), evidence.found
+    assert found is not None
+    theta, solution = _certified(objective, found, settings, len(evidence.path))
+    same = theta is found.posterior.mean
+    return _Found(objective, theta, solution, found if same else None, evidence.path, converged)
+
+
+def _certified(
+    objective: SoftmaxObjective, found: Laplace, settings: Settings, n_iter: int
+) -> tuple[np.ndarray, Solution]:
+    """The mode of the search, if it is close enough to the optimum by its own Hessian; else solved for."""
+    theta = found.posterior.mean
+    value, gradient = objective.value_gradient(theta)
+    gap = 0.5 * float(np.vdot(gradient, found.posterior.solve(gradient)))
+    if not gap <= settings.tol * abs(value):
+        return _solve(objective, settings, theta)
+    return theta, _end(objective, theta, Status.CONVERGED, gap, n_iter)
+
+
+def _interrupted(objective: SoftmaxObjective, theta: np.ndarray) -> tuple[np.ndarray, Solution]:
+    return theta, _end(objective, theta, Status.INTERRUPTED, float("inf"), 0)
+
+
+def _end(objective: SoftmaxObjective, theta: np.ndarray, status: Status, gap: float, n_iter: int) -> Solution:
+    value, gradient = objective.value_gradient(theta)
+    norm = float(np.linalg.norm(gradient))
+    return Solution(
+        status=status,
+        objective=value,
+        gradient_norm=norm,
+        gap=gap,
+        gap_bound=objective.gap_bound(gradient),
+        n_iter=n_iter,
+        n_passes=objective.blocks.n_passes,
+        trace=[TraceEntry(value, norm, gap)],
+    )
 
 
 def _fixed_point(
@@ -358,7 +390,3 @@ def _jeffreys(
 def _recorded(solution: Solution, record: dict[str, Any]) -> BayesianSolution:
     """The solve's record and that of the choices around it."""
     return BayesianSolution(**{f.name: getattr(solution, f.name) for f in fields(Solution)}, **record)
-
-
-def _replaced(solution: Solution, **changes: Any) -> Solution:
-    return Solution(**({f.name: getattr(solution, f.name) for f in fields(Solution)} | changes))

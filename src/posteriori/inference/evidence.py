@@ -25,6 +25,8 @@ __all__ = ["Evidence", "EvidencePoint", "maximise_evidence"]
 
 _ENOUGH = 5e-3
 """Nats of evidence that are not worth another fit."""
+_MODE_TOL = 1e-9
+"""Relative decrement to which modes are found: determinants move with the mode, J only with its square."""
 _LOWEST, _HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""
 
@@ -67,8 +69,8 @@ class Evidence:
         self.problem: PosteriorProblem | None = None
         self._slopes: np.ndarray | None = None  # d theta / d u_g at the last mode, (G, K, D')
 
-    def __call__(self, u: np.ndarray, tol: float = 1e-11) -> EvidencePoint:
-        """The evidence at u, with the mode known to a relative decrement `tol` and one step more."""
+    def __call__(self, u: np.ndarray, tol: float = _MODE_TOL) -> EvidencePoint:
+        """The evidence at u, with the mode known to a relative decrement `tol`."""
         problem = self.problem_at(u)
         theta = self.theta
         if self.found is None:
@@ -78,8 +80,9 @@ class Evidence:
             change = u - self.path[-1].u
             if self._slopes is not None and np.abs(change).max() < 3.0:
                 theta = theta + np.tensordot(change, self._slopes, axes=1)
-        theta, _ = mode(problem, theta, H_lik, tol)
-        found = laplace(problem, theta)
+        start = theta
+        theta, _ = mode(problem, start, H_lik, tol)
+        found = laplace(problem, theta, H_lik if theta is start and self.found is None else None)
         point = self._point(problem, found, u)
         self.problem, self.found, self.theta = problem, found, theta
         self.path.append(point)

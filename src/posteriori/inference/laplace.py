@@ -60,7 +60,7 @@ def mode(
     """The mode near theta by Newton's method with the Hessian of a problem close by, and whether it was reached.
 
     That Hessian is made anew only when a step leaves more than a tenth of the decrement: after a change of the prior
-    it is nearly right, and costs many passes.
+    it is nearly right, and costs many passes. A theta that is good enough comes back itself.
     """
     value, gradient = problem.value_gradient(theta)
     posterior = full_posterior(problem, theta, H_lik)
@@ -69,10 +69,7 @@ def mode(
         direction = -posterior.solve(gradient)
         gap = -0.5 * float(np.vdot(gradient, direction))
         if gap <= tol * abs(value):
-            # determinants move with the mode, not with its square as J does: one last step
-            last_step = theta + direction
-            _, there = problem.value_gradient(last_step)
-            return (last_step, True) if np.linalg.norm(there) < np.linalg.norm(gradient) else (theta, True)
+            return theta, True
         if gap > _STALE * last:
             posterior = full_posterior(problem, theta, problem.likelihood_hessian(theta, posterior.basis))
             direction = -posterior.solve(gradient)
