@@ -73,11 +73,11 @@ def naive_log_evidence(X, y, u):
 def test_the_gradient_is_a_finite_difference(K, ard, intercept, at):
     X, y = small(K)
     u = at + (np.array([0.3, -0.5, 0.0, 0.8]) if ard else np.zeros(1))
-    gradient = evidence_of(X, y, ard, intercept)(u, tol=1e-14).gradient
+    gradient = evidence_of(X, y, ard, intercept)(u, tol=1e-17).gradient
     h = 1e-3
     for g in range(u.size):
         e = np.eye(u.size)[g] * h
-        values = [evidence_of(X, y, ard, intercept)(u + s * e, tol=1e-14).log_evidence for s in (-2, -1, 1, 2)]
+        values = [evidence_of(X, y, ard, intercept)(u + s * e, tol=1e-17).log_evidence for s in (-2, -1, 1, 2)]
         slope = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * h)  # of fourth order
         assert gradient[g] == pytest.approx(slope, rel=1e-6, abs=1e-7)
 
@@ -87,11 +87,11 @@ def test_the_gradient_when_the_middle_of_the_columns_is_elsewhere():
     X = np.abs(X) * (np.random.default_rng(1).random(X.shape) < 0.5)
     centre = np.append(X.mean(axis=0), 1.0)
     u, h = np.array([0.3, -0.5, 0.0, 0.8]), 1e-3
-    gradient = evidence_of(sp.csr_array(X), y, True, True, centre)(u, tol=1e-14).gradient
+    gradient = evidence_of(sp.csr_array(X), y, True, True, centre)(u, tol=1e-17).gradient
     for g in range(4):
         e = np.eye(4)[g] * h
         values = [
-            evidence_of(sp.csr_array(X), y, True, True, centre)(u + s * e, tol=1e-14).log_evidence
+            evidence_of(sp.csr_array(X), y, True, True, centre)(u + s * e, tol=1e-17).log_evidence
             for s in (-2, -1, 1, 2)
         ]
         slope = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * h)
@@ -104,8 +104,8 @@ def test_the_value_is_laplaces(K):
     evidence = evidence_of(X, y, ard=True)
     for u in (np.zeros(4), np.array([1.0, -2.0, 3.0, 0.5]), np.full(4, -1.0)):
         exact = naive_log_evidence(X, y, u)
-        assert evidence(u).log_evidence == pytest.approx(exact, abs=2e-5)  # first order in what is left to the mode
-        assert evidence(u, tol=1e-15).log_evidence == pytest.approx(exact, abs=1e-7)
+        assert evidence(u).log_evidence == pytest.approx(exact, abs=1e-3)  # first order in what is left to the mode
+        assert evidence(u, tol=1e-17).log_evidence == pytest.approx(exact, abs=1e-7)
     assert [point.u.tolist() for point in evidence.path][2] == [1.0, -2.0, 3.0, 0.5]
 
 
@@ -113,7 +113,7 @@ def test_warm_starts_do_not_change_the_answer():
     X, y = small(3)
     warm = evidence_of(X, y)
     for u in (0.0, 2.9, -1.0, 6.0, 5.5):
-        point, cold = (e(np.array([u]), tol=1e-15) for e in (warm, evidence_of(X, y)))
+        point, cold = (e(np.array([u]), tol=1e-17) for e in (warm, evidence_of(X, y)))
         assert point.log_evidence == pytest.approx(cold.log_evidence, abs=1e-7)
         np.testing.assert_allclose(point.gradient, cold.gradient, atol=1e-6)
 

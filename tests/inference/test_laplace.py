@@ -188,7 +188,7 @@ def test_the_mode_is_what_softmax_regression_finds(alpha):
     problem = objective(X, y, np.full((3, 4), alpha))
     start = np.zeros((3, 4))
     H = problem.likelihood_hessian(start, contrasts(3))
-    theta, reached = mode(problem, start, H, 1e-14)
+    theta, reached = mode(problem, start, H, 1e-17)
     assert reached
     fitted = SoftmaxRegression(alpha=alpha, fit_intercept=False, tol=1e-12).fit(X, y)
     np.testing.assert_allclose(theta, fitted.coef_, atol=1e-6 * max(1.0, np.abs(theta).max()))
@@ -202,7 +202,7 @@ def test_the_mode_from_a_hessian_of_another_problem(make, mean):
     far = problem.with_prior(np.full((3, 3), 30.0))
     basis = class_basis(problem)
     start = np.zeros((3, 3)) if mean is None else problem.mean.copy()
-    theta, reached = mode(problem, start, far.likelihood_hessian(start + 1.0, basis), 1e-12)
+    theta, reached = mode(problem, start, far.likelihood_hessian(start + 1.0, basis), 1e-17)
     assert reached
     np.testing.assert_allclose(theta, optimum(problem), atol=1e-6)
 
@@ -213,7 +213,7 @@ def test_the_mode_from_any_start(seed):
     X, y = small(3)
     problem = objective(X, y, np.full((3, 3), 0.7))
     start = np.random.default_rng(seed).normal(size=(3, 3))
-    theta, reached = mode(problem, start, problem.likelihood_hessian(start, contrasts(3)), 1e-12)
+    theta, reached = mode(problem, start, problem.likelihood_hessian(start, contrasts(3)), 1e-17)
     assert reached
     np.testing.assert_allclose(theta, optimum(problem), atol=1e-6)
 

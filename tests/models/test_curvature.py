@@ -154,8 +154,10 @@ def test_log_det_slope_is_a_finite_difference(layout):
         assert slope.flat[i] == pytest.approx((above - below) / (2 * h), rel=1e-6, abs=1e-7)
 
 
-@priors
-@layouts
+@pytest.mark.parametrize(
+    ("precision", "mean", "layout"),
+    [(*PRIORS["diagonal"], np.asarray), (*PRIORS["centre"], sp.csr_array), (*PRIORS["matrix"], np.asfortranarray)],
+)
 def test_averages_over_a_gaussian(precision, mean, layout):
     """E[J] and its slope less the prior's trace, and E[H], against draws; the slope against finite differences too."""
     problem, theta = objective(precision, mean, layout), point() / 2
