@@ -251,6 +251,7 @@ def plot(lines: list[dict[str, Any]], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="0.9", linewidth=0.8)
     panels[0][0].set_ylabel("share of held-out rows")
-    panels[0][0].legend(frameon=False)
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     figure.savefig(path, dpi=150)
     plt.close(figure)

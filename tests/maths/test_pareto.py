@@ -118,7 +118,7 @@ def test_an_underflowed_tail_counts_as_infinite(spread):
     assert found.effective_sample_size == 1.0
 
 
-@pytest.mark.parametrize("S", [1, 2, 10, 24])
+@pytest.mark.parametrize("S", [2, 10, 20])
 def test_too_few_draws_to_fit_a_tail(S):
     log_weights = np.random.default_rng(0).standard_normal(S)
     found = smoothed_weights(log_weights)

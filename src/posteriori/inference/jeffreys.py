@@ -18,6 +18,9 @@ from posteriori.maths.pairs import contrasts
 __all__ = ["JeffreysProblem", "fisher_scoring"]
 
 
+_COLLINEAR = 1e-11
+
+
 class JeffreysProblem:
     """E - 1/2 log|H_lik| for a problem whose own prior is flat."""
 
@@ -30,7 +33,11 @@ class JeffreysProblem:
         """N(theta, H_lik^{-1}); fails where the likelihood leaves a direction free."""
         if self._last is None or self._last[0] is not theta:
             H = self.problem.likelihood_hessian(theta, self.basis)
-            self._last = theta, FullPosterior(theta, H, self.basis)
+            posterior = FullPosterior(theta, H, self.basis)
+            # what is left of a coefficient's information once the others are known: none, but for rounding
+            if (posterior.factor.diagonal() ** 2 < _COLLINEAR * H.diagonal()).any():
+                raise np.linalg.LinAlgError("The information is singular.")
+            self._last = theta, posterior
         return self._last[1]
 
     def value_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:

@@ -89,9 +89,14 @@ class FullPosterior:
         return value if self.common is None else value + float(np.linalg.slogdet(self.common)[1])
 
     def solve(self, R: np.ndarray) -> np.ndarray:
-        """H^{-1} R for R (K, D'); across classes alone when in contrasts."""
+        """H^{-1} R for R (K, D')."""
         inner = lapack.dpotrs(self.factor, (self.basis.T @ R).ravel(), lower=1)[0]
-        return self.basis @ inner.reshape(self.basis.shape[1], -1)
+        out = self.basis @ inner.reshape(self.basis.shape[1], -1)
+        if self.common is not None:
+            shared = R.mean(axis=0)
+            if np.abs(shared).max() > 1e-14 * np.abs(R).max():  # rarely: no likelihood has a slope there
+                out += np.linalg.solve(self.common, shared)
+        return out
 
     @cached_property
     def inner(self) -> np.ndarray:

@@ -70,8 +70,8 @@ def normal_nodes(J: int, size: int = 128) -> Nodes:
 
 @lru_cache(maxsize=64)
 def even_nodes(J: int, size: int) -> Nodes:
-    """`size` nodes of equal weight: what quantiles need."""
-    half = max(2, size // 2)
+    """At least `size` nodes of equal weight: what quantiles need."""
+    half = 1 << max(1, int(np.ceil(np.log2(max(size, 4)))) - 1)  # Sobol's points come in powers of two
     if J == 1:
         points = ndtri((np.arange(half) + 0.5) / (2 * half))[None, :]
         return Nodes(np.concatenate([points, -points[:, ::-1]], axis=1), np.full(2 * half, 0.5 / half))
@@ -158,16 +158,25 @@ def logits_at_nodes(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> A
 
 def cholesky_psd(covariance: np.ndarray) -> np.ndarray:
     """Lower factors of (n, J, J) positive semi-definite matrices, with what rounding needs on the diagonal."""
-    diagonal = np.einsum("nii->ni", covariance)
-    jitter = 1e-13 * diagonal.max(axis=1, initial=0.0) + 1e-300
     i = np.arange(covariance.shape[1])
+    diagonal = np.maximum(covariance[:, i, i], 0.0)
+    least = 1e-13 * diagonal.max(axis=1, initial=0.0) + 1e-300
     lifted = covariance.copy()
+    lifted[:, i, i] = diagonal + least[:, None]
+    try:
+        return np.linalg.cholesky(lifted)
+    except np.linalg.LinAlgError:
+        return np.stack([_cholesky_lifted(M, jitter) for M, jitter in zip(lifted, least, strict=True)])
+
+
+def _cholesky_lifted(M: np.ndarray, jitter: float) -> np.ndarray:
+    """The factor of one matrix, with no more on its diagonal than it needs: what others need is their affair."""
     while True:
-        lifted[:, i, i] = np.maximum(diagonal, 0.0) + jitter[:, None]
         try:
-            return np.linalg.cholesky(lifted)
+            return np.linalg.cholesky(M)
         except np.linalg.LinAlgError:
-            jitter = jitter * 100.0
+            jitter *= 100.0
+            M = M + jitter * np.eye(len(M))
 
 
 def softmax_at_nodes(F: np.ndarray) -> np.ndarray:

@@ -29,17 +29,17 @@ def smoothed_weights(log_weights: np.ndarray) -> Smoothed:
     order = np.argsort(log_weights, kind="stable")
     shifted = log_weights - log_weights[order[-1]]
     weights = np.exp(shifted)
-    n_tail = int(min(0.2 * S, 3.0 * np.sqrt(S)))
+    n_tail = int(np.ceil(min(0.2 * S, 3.0 * np.sqrt(S))))
+    cutoff = float(weights[order[-n_tail - 1]]) if n_tail < S else 0.0
+    tail = order[-n_tail:]
+    tail = tail[weights[tail] > cutoff]
     k_hat = np.inf
-    if n_tail >= 5:
-        tail, cutoff = order[-n_tail:], float(weights[order[-n_tail - 1]])
-        excess = weights[tail] - cutoff
-        if cutoff > 0 and excess[0] >= 0 and excess[-1] > 0 and (excess > 0).sum() >= 5:
-            k_hat, sigma = _fit_pareto(np.maximum(excess, 1e-300))
-            quantiles = (np.arange(n_tail) + 0.5) / n_tail
-            weights[tail] = np.minimum(cutoff + _pareto_quantiles(quantiles, k_hat, sigma), 1.0)
-        elif excess[-1] == 0:  # all alike
-            k_hat = -np.inf
+    if weights[order[0]] == 1.0:  # all alike
+        k_hat = -np.inf
+    elif cutoff > 0 and tail.size >= 5:
+        k_hat, sigma = _fit_pareto(weights[tail] - cutoff)
+        quantiles = (np.arange(tail.size) + 0.5) / tail.size
+        weights[tail] = np.minimum(cutoff + _pareto_quantiles(quantiles, k_hat, sigma), 1.0)
     weights = weights / weights.sum()
     return Smoothed(weights, float(k_hat), float(1.0 / (weights**2).sum()))
 

@@ -79,7 +79,7 @@ def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
 def _packed_rows(X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Slices of the rows with x_d x_e for d <= e, (D (D + 1) / 2, n_b): always in the same memory, which stays warm."""
     n, D = X.shape
-    size = min(n, max(64, 2 * _PACKED_VALUES // (D * (D + 1))))
+    size = min(max(n, 1), max(64, 2 * _PACKED_VALUES // (D * (D + 1))))
     memory = np.empty(D * (D + 1) // 2 * size)
     for begin in range(0, n, size):
         rows = slice(begin, min(n, begin + size))

@@ -90,6 +90,13 @@ class Coordinates:
         """One unit of x' in those of x, (D,)."""
         return 1.0 if self.scale is None else 1.0 / self.scale
 
+    def centring_matrix(self, width: int) -> np.ndarray:
+        """C (D', D'): C theta'_k has the logit of the mean row in place of the intercept."""
+        C = np.eye(width)
+        if self.centre is not None and width == self.centre.size:
+            C[-1] = self.centre
+        return C
+
     def outward_matrix(self, width: int) -> np.ndarray:
         """M (D', D') with theta_k = M theta'_k for each class: what `outward` does."""
         return self.outward(np.eye(width)).T

@@ -42,8 +42,8 @@ class GaussianPrior:
         One number; (K, D), one per coefficient; a matrix over all weights, class by class, (K D, K D), or with the
         intercepts, K (D + 1); or Kronecker factors (A, G) with A (K, K) and G (D, D) or (D + 1, D + 1).
     intercept_precision : number or None, default None
-        Of the logit of the mean row, w_k . mean(x) + b_k; None is weak, 1/2.5^2. Not used when `precision` or `mean`
-        covers the intercepts.
+        Of the logit of the mean row, w_k . mean(x) + b_k; None is weak, 1/2.5^2. Not used when `precision` covers
+        the intercepts.
     autoscale : bool, default False
         State the prior for columns that are centred and scaled to unit standard deviation: predictions then do not
         depend on the units or the origin of a column.
@@ -87,7 +87,9 @@ class GaussianPrior:
         theta = np.zeros((K, D + has_intercept))
         theta[:, : D if given.ndim == 0 else given.shape[1]] = given
         if given.ndim == 2 and given.shape[1] > D:
-            return theta if self.autoscale else coordinates.inward(theta)
+            if not self.autoscale:
+                return coordinates.inward(theta)
+            return np.linalg.solve(coordinates.centring_matrix(D + 1), theta.T).T
         if not self.autoscale:
             theta[:, :D] = theta[:, :D] * coordinates.unit  # the logit of the mean row is expected at zero
         if has_intercept and coordinates.centre is not None:
@@ -99,6 +101,8 @@ class GaussianPrior:
         unit = np.ones(D) if self.autoscale else np.ones(D) / coordinates.unit
         weak = self._intercept()
         if isinstance(self.precision, tuple):
+            if len(self.precision) != 2:
+                raise ValueError(f"The prior's precision is a tuple of {len(self.precision)}: a pair (A, G) is needed.")
             A, G = (_numbers("precision", factor) for factor in self.precision)
             if A.shape != (K, K) or G.shape not in ((D, D), (width, width)):
                 raise ValueError(
@@ -108,7 +112,7 @@ class GaussianPrior:
             _require_spd("precision's first factor", A)
             _require_spd("precision's second factor", G)
             if len(G) == width:
-                M = np.eye(width) if self.autoscale else coordinates.outward_matrix(width)
+                M = self._into(coordinates, width)
                 return KroneckerPrecision(A, M.T @ G @ M)
             return self._with_intercept(np.kron(A, unit[:, None] * G * unit), (K, width), weak, coordinates)
         given = _numbers("precision", self.precision)
@@ -125,9 +129,7 @@ class GaussianPrior:
             return DiagonalPrecision(values, coordinates.centre if has_intercept else None)
         if given.shape == (K * width, K * width):
             _require_spd("precision", given)
-            if self.autoscale:
-                return MatrixPrecision(given, (K, width))
-            M = np.kron(np.eye(K), coordinates.outward_matrix(width))
+            M = np.kron(np.eye(K), self._into(coordinates, width))
             return MatrixPrecision(M.T @ given @ M, (K, width))
         if given.shape == (K * D, K * D):
             _require_spd("precision", given)
@@ -138,6 +140,10 @@ class GaussianPrior:
             f"{f' or, with the intercepts, ({K * width}, {K * width})' if has_intercept else ''}, or a pair of "
             "Kronecker factors is needed."
         )
+
+    def _into(self, coordinates: Coordinates, width: int) -> np.ndarray:
+        """M (D', D') from the coefficients of a fit to those for which the prior is stated."""
+        return coordinates.centring_matrix(width) if self.autoscale else coordinates.outward_matrix(width)
 
     def _intercept(self) -> float:
         given = self.intercept_precision

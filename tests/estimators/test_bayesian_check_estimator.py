@@ -1,0 +1,37 @@
+"""scikit-learn's own list of what an estimator owes its users, for the Bayesian one."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from posteriori import BayesianSoftmaxRegression, GaussianPrior
+
+
+def impossible(estimator):
+    """Checks that no estimator with these settings can pass."""
+    failed = {}
+    if not estimator.fit_intercept:
+        failed["check_class_weight_classifiers"] = "needs 87 % of uncentred rows on one side of a plane through 0"
+    if estimator.prior == "jeffreys":
+        # 15 rows of 30 columns; and one class in one column, whose information is singular
+        for kind in ("dense", "sparse"):
+            failed[f"check_sample_weight_equivalence_on_{kind}_data"] = "has more parameters than rows"
+        failed["check_classifiers_one_label_sample_weights"] = "has more parameters than rows"
+    return failed
+
+
+@pytest.mark.filterwarnings("ignore::posteriori.ApproximationWarning")
+@pytest.mark.filterwarnings("ignore::posteriori.ConvergenceWarning")
+@parametrize_with_checks(
+    [
+        BayesianSoftmaxRegression(),
+        BayesianSoftmaxRegression(prior=1.0, approximation="laplace"),
+        BayesianSoftmaxRegression(prior="jeffreys"),
+        BayesianSoftmaxRegression(prior=GaussianPrior(autoscale=True), predictive="sample"),
+        BayesianSoftmaxRegression(prior=1.0, approximation="variational", predictive="probit"),
+        BayesianSoftmaxRegression(prior=1.0, posterior="kronecker", predictive="plugin"),
+        BayesianSoftmaxRegression(fit_intercept=False),
+    ],
+    expected_failed_checks=impossible,
+)
+def test_sklearn_compatible(estimator, check):
+    check(estimator)
