@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import logsumexp
-from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.datasets import load_iris, load_wine
 
 import posteriori
 from posteriori import ApproximationWarning, BayesianSoftmaxRegression, GaussianPrior, Status
@@ -43,20 +43,14 @@ def test_nearly_separable_classes_get_the_variational_posterior(X, y):
 def test_scores_are_near_exact_leave_one_out(approximation):
     """Refitted without each row in turn, at the same prior."""
     X, y = DATA["iris"]
-    model = BayesianSoftmaxRegression().fit(X, y)
-    prior = BayesianSoftmaxRegression(GaussianPrior(precision=0.02, autoscale=True)).fit(X, y)
-    rows = np.flatnonzero(y > 0)[::4]
+    prior = GaussianPrior(precision=0.02, autoscale=True)
     losses = []
-    for n in rows:
+    for n in range(50, 150, 4):  # those before are never in doubt
         keep = np.arange(len(y)) != n
-        left = BayesianSoftmaxRegression(
-            GaussianPrior(precision=0.02, autoscale=True), approximation=approximation
-        ).fit(X[keep], y[keep])
+        left = BayesianSoftmaxRegression(prior, approximation=approximation).fit(X[keep], y[keep])
         losses.append(-left.predict_log_proba(X[n : n + 1])[0, y[n]])
-    easy = 50 * losses[0] * 0  # setosa is never in doubt
-    exact = (np.mean(losses) * 100 + easy) / 150
-    assert prior.solution_.scores[approximation] == pytest.approx(exact, rel=0.35)
-    assert set(model.solution_.scores) == set(prior.solution_.scores)
+    exact = np.mean(losses) * 100 / 150
+    assert BayesianSoftmaxRegression(prior).fit(X, y).solution_.scores[approximation] == pytest.approx(exact, rel=0.35)
 
 
 def test_much_data_needs_no_more_than_laplace():
@@ -107,6 +101,7 @@ def one_weight():
     return x, y, w, density, logsumexp(log_joint) + np.log(w[1] - w[0])
 
 
+@pytest.mark.filterwarnings("ignore:Importance weights")
 @pytest.mark.parametrize(
     ("approximation", "tolerance"), [("laplace", 0.03), ("variational", 0.012), ("importance", 0.01)]
 )
@@ -139,12 +134,13 @@ def test_importance_weights_that_are_good():
 
 
 def test_importance_weights_that_are_bad_are_warned_of():
-    X, y = load_breast_cancer(return_X_y=True)
+    X, y = DATA["wine"]
+    prior = GaussianPrior(precision=1e-4, autoscale=True)
     with pytest.warns(ApproximationWarning, match=r"k-hat .*use approximation='variational', or more draws"):
-        model = BayesianSoftmaxRegression(1e-4, approximation="importance", n_draws=100).fit(X[:, :25], y)
-    assert model.solution_.k_hat > 0.5
+        model = BayesianSoftmaxRegression(prior, approximation="importance").fit(X, y)
+    assert model.solution_.k_hat > 0.7
     assert model.solution_.effective_sample_size < 50
-    assert np.isfinite(model.predict_proba(X[:, :25])).all()
+    assert np.isfinite(model.predict_proba(X)).all()
 
 
 def test_importance_draws_are_those_of_random_state():
@@ -188,7 +184,9 @@ def test_structured_posteriors_predict_nearly_what_a_full_one_does(structure, pr
 def test_kronecker_is_exact_where_probabilities_are_all_alike():
     """With weights near zero H = A kron G + prior."""
     X, y = simulated(300, signal=0.0)
-    full, model = (BayesianSoftmaxRegression(1e5, posterior=s, approximation=a).fit(X, y) for s, a in (("full", "laplace"), ("kronecker", "auto")))
+    full, model = (
+        BayesianSoftmaxRegression(1e5, approximation="laplace", posterior=s).fit(X, y) for s in ("full", "kronecker")
+    )
     np.testing.assert_allclose(model.covariance_, full.covariance_, rtol=1e-3, atol=1e-8)
     assert model.log_evidence_ == pytest.approx(full.log_evidence_, abs=1e-2)
 
@@ -198,8 +196,7 @@ def test_diagonal_is_the_inverse_of_the_hessian_s_diagonal():
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     model = BayesianSoftmaxRegression(2.0, posterior="diagonal", predictive="plugin").fit(X, y)
     P, rows = model.predict_proba(X), np.column_stack([X, np.ones(len(X))])
-    H = (P * (1 - P)).T @ rows**2 + [2.0] * 4 * 1 + [1 / 2.5**2] if False else (P * (1 - P)).T @ rows**2
-    H += np.append(np.full(4, 2.0), 1 / 2.5**2)
+    H = (P * (1 - P)).T @ rows**2 + np.append(np.full(4, 2.0), 1 / 2.5**2)
     np.testing.assert_allclose(model.covariance_, np.diag(1 / H.ravel()), rtol=1e-5)
 
 
@@ -266,17 +263,16 @@ def test_many_columns_get_a_structure_that_fits():
 def test_a_better_approximation_that_does_not_fit_is_not_replaced_in_silence(approximation):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ApproximationWarning)
-        with pytest.raises((ValueError, ApproximationWarning), match="full posterior|too large|diagonal"):
+        with pytest.raises((ValueError, ApproximationWarning), match=r"full posterior|too large|diagonal"):
             BayesianSoftmaxRegression(1.0, approximation=approximation).fit(*many_columns())
 
 
 def test_some_more_columns_get_kronecker_factors():
-    rng = np.random.default_rng(0)
-    X = sp.random(200, 600, 0.02, random_state=0, format="csr")
-    y = np.arange(200) % 20
+    X = sp.random(400, 210, 0.05, random_state=0, format="csr")
+    y = np.arange(400) % 40
     model = BayesianSoftmaxRegression(1.0).fit(X, y)
     assert model.solution_.structure == "kronecker"
-    assert model.solution_.structure_reason == "12020 parameters"
+    assert model.solution_.structure_reason == "8440 parameters"
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0, atol=1e-12)
-    draws = model.sample_proba(X[:3], 2000, random_state=int(rng.integers(100)))
-    np.testing.assert_allclose(draws.mean(axis=0), model.predict_proba(X[:3]), atol=0.01)
+    draws = model.sample_proba(X[:3], 300, random_state=0)
+    np.testing.assert_allclose(draws.mean(axis=0), model.predict_proba(X[:3]), atol=0.03)

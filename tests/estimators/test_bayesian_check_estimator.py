@@ -26,7 +26,7 @@ def impossible(estimator):
         BayesianSoftmaxRegression(),
         BayesianSoftmaxRegression(prior=1.0, approximation="laplace"),
         BayesianSoftmaxRegression(prior="jeffreys"),
-        BayesianSoftmaxRegression(prior=GaussianPrior(autoscale=True), predictive="sample"),
+        BayesianSoftmaxRegression(prior=GaussianPrior(autoscale=True), predictive="sample", n_draws=50),
         BayesianSoftmaxRegression(prior=1.0, approximation="variational", predictive="probit"),
         BayesianSoftmaxRegression(prior=1.0, posterior="kronecker", predictive="plugin"),
         BayesianSoftmaxRegression(fit_intercept=False),

@@ -293,7 +293,9 @@ def test_weight_is_repetition_and_zero_is_absence(options):
 def test_soft_labels_are_weighted_hard_ones(options):
     """Not "auto": leaving out one row of either is not the same."""
     soft = np.random.default_rng(2).dirichlet(np.full(K, 0.4), len(X))
-    hard = BayesianSoftmaxRegression(**options).fit(np.repeat(X, K, axis=0), np.tile(np.arange(K), len(X)), soft.ravel())
+    hard = BayesianSoftmaxRegression(**options).fit(
+        np.repeat(X, K, axis=0), np.tile(np.arange(K), len(X)), soft.ravel()
+    )
     assert_same(BayesianSoftmaxRegression(**options).fit(X, soft), hard)
 
 

@@ -285,7 +285,7 @@ def test_intervals_shrink_with_more_data():
 def test_level_must_lie_between_zero_and_one(level):
     model = fitted()
     for method in (model.predict_interval, model.marginal_effects):
-        with pytest.raises(ValueError, match="level=.* must lie between 0 and 1"):
+        with pytest.raises(ValueError, match=r"level=.* must lie between 0 and 1"):
             method(X, level)
     with pytest.raises(ValueError, match="level="):
         model.summary(level=level)
