@@ -8,7 +8,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.datasets import load_iris, load_wine
 
 from posteriori.data.memory import MemoryBlocks
-from posteriori.inference.evidence import _HIGHEST, _LOWEST, Evidence, maximise_evidence
+from posteriori.inference.evidence import HIGHEST, LOWEST, Evidence, maximise_evidence
 from posteriori.models.precision import DiagonalPrecision
 from posteriori.models.prior import WEAK
 from posteriori.models.softmax import ObservedMoments, SoftmaxObjective
@@ -171,14 +171,14 @@ def test_one_precision_per_feature_reaches_a_maximum(load):
         return -point.log_evidence, -point.gradient
 
     further = minimize(
-        minus, found.u, jac=True, method="L-BFGS-B", bounds=[(_LOWEST, _HIGHEST)] * D, options={"gtol": 1e-5}
+        minus, found.u, jac=True, method="L-BFGS-B", bounds=[(LOWEST, HIGHEST)] * D, options={"gtol": 1e-5}
     )
     assert found.log_evidence >= -further.fun - 0.02  # a local one, to a hundredth of a nat
     single = evidence_of(X, y)
     maximise_evidence(single, np.zeros(1))
     assert found.log_evidence > single.path[-1].log_evidence
     np.testing.assert_array_equal(found.u, evidence.path[-1].u)
-    assert ((found.u >= _LOWEST) & (found.u <= _HIGHEST)).all()
+    assert ((found.u >= LOWEST) & (found.u <= HIGHEST)).all()
 
 
 def test_on_wine_mackays_fixed_point_stops_several_nats_short():
@@ -205,11 +205,11 @@ def test_precisions_stay_within_bounds_when_labels_are_noise(ard, seed):
     assert maximise_evidence(evidence, np.zeros(3 if ard else 1))
     found = evidence.path[-1]
     path = np.array([point.u for point in evidence.path])
-    assert path.min() >= _LOWEST - 1e-9
-    assert path.max() <= _HIGHEST + 1e-9
+    assert path.min() >= LOWEST - 1e-9
+    assert path.max() <= HIGHEST + 1e-9
     assert found.u.max() > 2.0
     # weights at zero are the limit of large precisions: the best of all is at least that good
-    nothing = evidence_of(X, y, ard)(np.full_like(found.u, _HIGHEST)).log_evidence
+    nothing = evidence_of(X, y, ard)(np.full_like(found.u, HIGHEST)).log_evidence
     assert found.log_evidence >= nothing - 0.1  # the last tenth of a nat is far out on a flat slope
 
 
@@ -223,7 +223,7 @@ def test_no_signal_at_all(ard):
     found = evidence.path[-1]
     assert np.isfinite(found.log_evidence)
     assert found.u.min() > 5.0
-    nothing = evidence_of(X, y, ard)(np.full_like(found.u, _HIGHEST)).log_evidence
+    nothing = evidence_of(X, y, ard)(np.full_like(found.u, HIGHEST)).log_evidence
     assert found.log_evidence == pytest.approx(nothing, abs=0.1)
     np.testing.assert_allclose(evidence.theta, 0.0, atol=1e-9)
 
@@ -232,6 +232,6 @@ def test_separable_data_have_a_finite_best_precision():
     X = np.r_[np.linspace(-2, -1, 10), np.linspace(1, 2, 10)][:, None]
     evidence = evidence_of(X, np.repeat([0, 1], 10))
     assert maximise_evidence(evidence, np.zeros(1))
-    assert _LOWEST <= evidence.path[-1].u[0] < 1.0
+    assert LOWEST <= evidence.path[-1].u[0] < 1.0
     assert np.isfinite(evidence.theta).all()
-    assert abs(evidence.path[-1].gradient[0]) < 0.05 or evidence.path[-1].u[0] < _LOWEST + 0.01
+    assert abs(evidence.path[-1].gradient[0]) < 0.05 or evidence.path[-1].u[0] < LOWEST + 0.01

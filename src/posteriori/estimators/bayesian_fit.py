@@ -12,7 +12,7 @@ from posteriori.data import MemoryBlocks, Target
 from posteriori.estimators.solving import solve
 from posteriori.estimators.standardising import StandardLikelihood
 from posteriori.inference import Automatic, BayesianSolution, Iterate, Solution, Solver, Status, TraceEntry, run
-from posteriori.inference.evidence import Evidence, EvidencePoint, maximise_evidence
+from posteriori.inference.evidence import HIGHEST, LOWEST, Evidence, EvidencePoint, maximise_evidence
 from posteriori.inference.importance import importance
 from posteriori.inference.jeffreys import JeffreysProblem, fisher_scoring
 from posteriori.inference.laplace import Laplace, laplace
@@ -22,7 +22,7 @@ from posteriori.inference.posterior import DiagonalPosterior, FullPosterior, Kro
 from posteriori.inference.variational import Variational, variational
 from posteriori.maths import softmax as kernels
 from posteriori.models.precision import DiagonalPrecision
-from posteriori.models.prior import WEAK, Prior
+from posteriori.models.prior import WEAK, WEAKEST, Prior
 from posteriori.models.softmax import SoftmaxObjective
 
 __all__ = ["BayesianFit", "Settings", "bayesian_fit"]
@@ -165,12 +165,15 @@ def _by_evidence(likelihood: StandardLikelihood, settings: Settings, structure: 
     ard = settings.prior == "ard"
     centre = likelihood.coordinates.centre if settings.fit_intercept else None
 
+    n_weights = D if ard else 1
+
     def problem_at(u: np.ndarray) -> SoftmaxObjective:
         values = np.full((K, D + settings.fit_intercept), WEAK)
-        values[:, :D] = np.exp(u)
+        values[:, :D] = np.exp(u[:n_weights])
+        values[:, D:] = np.exp(u[n_weights:]) if u.size > n_weights else WEAK
         return likelihood.objective(DiagonalPrecision(values, centre))
 
-    start = np.zeros(D if ard else 1)
+    start = np.zeros(n_weights)
     theta = np.zeros((K, D + settings.fit_intercept))
     first = problem_at(start)
     if not forms_hessian(first):
@@ -183,9 +186,13 @@ def _by_evidence(likelihood: StandardLikelihood, settings: Settings, structure: 
         objective = problem_at(u)
         return _Found(objective, *_solve(objective, settings, path[-1][1]), converged=converged)
     groups = np.arange(D) if ard else np.zeros(D, dtype=int)
-    evidence = Evidence(problem_at, np.append(groups, -1) if settings.fit_intercept else groups, theta)
+    lower, upper = np.full(n_weights, LOWEST), np.full(n_weights, HIGHEST)
+    if settings.fit_intercept:  # the weak prior of the mean row's logit may prove not weak enough
+        groups, start = np.append(groups, n_weights), np.append(start, np.log(WEAK))
+        lower, upper = np.append(lower, np.log(WEAKEST)), np.append(upper, np.log(WEAK))
+    evidence = Evidence(problem_at, groups, theta, centre)
     try:
-        converged = maximise_evidence(evidence, start)
+        converged = maximise_evidence(evidence, start, (lower, upper))
     except KeyboardInterrupt:
         if evidence.found is None:
             raise

@@ -25,9 +25,11 @@ __all__ = ["Evidence", "EvidencePoint", "maximise_evidence"]
 
 _ENOUGH = 5e-3
 """Nats of evidence that are not worth another fit."""
+_WORTH = 1.0
+"""Nats of evidence per unit of a log-precision for which it is worth leaving an upper bound."""
 _MODE_TOL = 1e-9
 """Relative decrement to which modes are found: determinants move with the mode, J only with its square."""
-_LOWEST, _HIGHEST = np.log(1e-5), np.log(1e9)
+LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""
 
 
@@ -43,8 +45,8 @@ class EvidencePoint:
     gradient: np.ndarray
     suggestion: np.ndarray
     ratio: np.ndarray
-    determined: float
-    """Share of the parameters that the data determine, sum gamma / d."""
+    determined: np.ndarray
+    """Share of each group's parameters that the data determine, gamma / d."""
 
 
 class Evidence:
@@ -58,12 +60,18 @@ class Evidence:
         Group of each column, -1 for columns whose precision is not sought.
     theta : ndarray (K, D')
         Where to start.
+    centre : ndarray (D',) or None
+        [c, 1] if the last column's precision is that of w . c + b.
     """
 
     def __init__(
-        self, problem_at: Callable[[np.ndarray], PosteriorProblem], groups: np.ndarray, theta: np.ndarray
+        self,
+        problem_at: Callable[[np.ndarray], PosteriorProblem],
+        groups: np.ndarray,
+        theta: np.ndarray,
+        centre: np.ndarray | None = None,
     ) -> None:
-        self.problem_at, self.groups, self.theta = problem_at, groups, theta
+        self.problem_at, self.groups, self.theta, self.centre = problem_at, groups, theta, centre
         self.path: list[EvidencePoint] = []
         self.found: Laplace | None = None
         self.problem: PosteriorProblem | None = None
@@ -90,70 +98,107 @@ class Evidence:
 
     def _point(self, problem: PosteriorProblem, found: Laplace, u: np.ndarray) -> EvidencePoint:
         posterior, theta = found.posterior, found.posterior.mean
-        J = posterior.basis.shape[1]
+        J, width = posterior.basis.shape[1], theta.shape[1]
         members = self.groups == np.arange(u.size)[:, None]  # (G, D')
         a = np.exp(u)
-        variance = np.einsum("idid->d", posterior.inner.reshape(J, theta.shape[1], J, theta.shape[1]))
-        gamma = J * members.sum(axis=1) - a * (members @ variance)
-        squares = members @ (theta**2).sum(axis=0)
+        blocks = posterior.inner.reshape(J, width, J, width)
+        variance = np.einsum("idid->d", blocks)
         pull = posterior.solve(problem.log_det_slope(theta, posterior.forms))
-        trace = a * (members @ (pull * theta).sum(axis=0))
-        if u.size == 1:
-            self._slopes = -posterior.solve(a[0] * np.where(members[0], theta, 0.0))[None]
+        values, pulls = theta, pull
+        if self.centre is not None:  # of w . c + b in place of b
+            variance[-1] = np.einsum("idie,d,e->", blocks, self.centre, self.centre, optimize=True)
+            values, pulls = self._centred(theta), self._centred(pull)
+        size = J * members.sum(axis=1)
+        gamma = size - a * (members @ variance)
+        squares = members @ (values**2).sum(axis=0)
+        trace = a * (members @ (pulls * values).sum(axis=0))
+        if u.size <= 2:
+            self._slopes = np.stack(
+                [-posterior.solve(self._pulled(theta, a_g, m)) for a_g, m in zip(a, members, strict=True)]
+            )
         suggestion = np.log(np.maximum(gamma, 1e-3) / np.maximum(squares, 1e-300))
         ratio = np.log(np.maximum(gamma + trace, 1e-3 * np.maximum(gamma, 1e-3)) / np.maximum(a * squares, 1e-300))
         return EvidencePoint(
             u=u.copy(),
             log_evidence=found.log_evidence,
             gradient=0.5 * (gamma - a * squares + trace),
-            suggestion=np.clip(suggestion, _LOWEST, _HIGHEST),
+            suggestion=np.clip(suggestion, LOWEST, HIGHEST),
             ratio=ratio,
-            determined=float(gamma.sum() / max(J * int(members.sum()), 1)),
+            determined=gamma / np.maximum(size, 1),
         )
 
+    def _centred(self, theta: np.ndarray) -> np.ndarray:
+        """The last column replaced by the logit of the mean row."""
+        assert self.centre is not None
+        return np.column_stack([theta[:, :-1], theta @ self.centre])
 
-def maximise_evidence(evidence: Evidence, u: np.ndarray, max_evaluations: int = 60) -> bool:
-    """Climb from u to the top; whether it was reached."""
-    if u.size == 1:
-        return _climb(evidence, u, max_evaluations)
-    return _climb_all(evidence, u, max_evaluations)
-
-
-def _climb(evidence: Evidence, u: np.ndarray, max_evaluations: int) -> bool:
-    """One log-precision: secant steps, kept between the nearest points of either sign."""
-    low, high = _LOWEST, _HIGHEST
-    point = evidence(np.clip(u, low, high))
-    # of the ratio: one where rows are many and the weights stand fast, less where they follow the prior
-    steepness = float(np.clip(point.determined, 0.4, 1.0))
-    for _ in range(max_evaluations - 1):
-        at, slope, ratio = float(point.u[0]), float(point.gradient[0]), float(point.ratio[0])
-        if len(evidence.path) > 1:
-            before = evidence.path[-2]
-            distance = at - float(before.u[0])
-            curvature = (float(before.gradient[0]) - slope) / distance
-            if curvature > 0 and 0.5 * slope * slope / curvature < _ENOUGH:
-                return True
-            steepness = max((float(before.ratio[0]) - ratio) / distance, 0.1)
-        low, high = (at, high) if slope > 0 else (low, at)
-        target = at + float(np.clip(ratio / steepness, -5.0, 5.0))
-        if not low < target < high:
-            target = 0.5 * (at + (high if slope > 0 else low))
-        if high - low < 1e-3:
-            return True
-        point = evidence(np.array([target]))
-    return False
+    def _pulled(self, theta: np.ndarray, a: float, members: np.ndarray) -> np.ndarray:
+        """R_g theta, what one group of the prior pulls with."""
+        out = a * np.where(members, theta, 0.0)
+        if self.centre is not None and members[-1]:
+            out[:, -1] = 0.0
+            out += a * (theta @ self.centre)[:, None] * self.centre
+        return out
 
 
-def _climb_all(evidence: Evidence, u: np.ndarray, max_evaluations: int) -> bool:
+Bounds = tuple[np.ndarray, np.ndarray]
+
+
+def maximise_evidence(evidence: Evidence, u: np.ndarray, bounds: Bounds | None = None) -> bool:
+    """Climb from u to the top within bounds; whether it was reached."""
+    if bounds is None:
+        bounds = np.full(u.size, LOWEST), np.full(u.size, HIGHEST)
+    u = np.clip(u, *bounds)
+    return _climb_few(evidence, u, bounds) if u.size <= 2 else _climb_all(evidence, u, bounds)
+
+
+def _climb_few(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int = 40) -> bool:
+    """One or two log-precisions: Broyden's method on the ratios, which is the secant method for one."""
+    point = best = evidence(u)
+    # the ratio's steepness: one where rows are many and the weights stand fast, less where they follow the prior
+    steepness = np.diag(np.clip(point.determined, 0.4, 1.0))
+    while True:
+        step, free = _broyden_step(best, steepness, bounds)
+        settled = not free.any() or 0.5 * abs(float(best.gradient @ step)) < _ENOUGH
+        if (settled and len(evidence.path) > 1) or not free.any():
+            break
+        if len(evidence.path) >= max_evaluations:
+            return False
+        if point is not best:  # the last step was too long
+            step = 0.5 * (point.u - best.u)
+            if np.abs(step).max() < 1e-3:
+                break
+        point = evidence(best.u + step)
+        change = point.u - best.u
+        steepness += np.outer(best.ratio - point.ratio - steepness @ change, change) / float(change @ change)
+        if point.log_evidence > best.log_evidence - 0.1 * _ENOUGH:
+            best = point
+    if evidence.path[-1] is not best:
+        evidence(best.u)
+    return True
+
+
+def _broyden_step(point: EvidencePoint, steepness: np.ndarray, bounds: Bounds) -> tuple[np.ndarray, np.ndarray]:
+    """Where the ratios would vanish, and which precisions are free to go there."""
+    lower, upper = bounds
+    free = ~((point.u <= lower) & (point.gradient < 0)) & ~((point.u >= upper) & (point.gradient > -_WORTH))
+    step = np.zeros_like(point.u)
+    if free.any():
+        step[free] = np.linalg.lstsq(steepness[np.ix_(free, free)], point.ratio[free])[0]
+        if float(step @ point.gradient) <= 0:  # a guess that leads downhill is none
+            step[free] = point.ratio[free]
+    return np.clip(point.u + np.clip(step, -5.0, 5.0), lower, upper) - point.u, free
+
+
+def _climb_all(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int = 60) -> bool:
     """Many: MacKay's fixed point for a few rounds, then quasi-Newton steps with the true gradient."""
-    u = np.clip(u, _LOWEST, _HIGHEST)
     best = -np.inf
     for _ in range(5):
         point = evidence(u)
         if point.log_evidence < best:
             break
         best = point.log_evidence
-        u = np.clip(point.suggestion, point.u - 2.0, point.u + 2.0)
+        u = np.clip(np.clip(point.suggestion, point.u - 2.0, point.u + 2.0), *bounds)
     u = max(evidence.path, key=lambda p: p.log_evidence).u
 
     def minus(u: np.ndarray) -> tuple[float, np.ndarray]:
@@ -165,7 +210,7 @@ def _climb_all(evidence: Evidence, u: np.ndarray, max_evaluations: int) -> bool:
         u,
         jac=True,
         method="L-BFGS-B",
-        bounds=[(_LOWEST, _HIGHEST)] * u.size,
+        bounds=list(zip(*bounds, strict=True)),
         options={"maxfun": max_evaluations, "ftol": _ENOUGH / max(abs(best), 1.0), "gtol": 1e-3},
     )
     if not np.array_equal(evidence.path[-1].u, found.x):

@@ -11,10 +11,14 @@ import numpy as np
 from posteriori.models.coordinates import Coordinates
 from posteriori.models.precision import DiagonalPrecision, KroneckerPrecision, MatrixPrecision, Precision
 
-__all__ = ["WEAK", "GaussianPrior", "Prior"]
+__all__ = ["WEAK", "WEAKEST", "GaussianPrior", "Prior"]
 
 WEAK = 1.0 / 2.5**2
 """Precision of the logit of the mean row when nothing else is said: probabilities from 0.01 to 0.99 are all likely."""
+
+
+WEAKEST = 1.0 / 20.0**2
+"""How far it may fall where the evidence asks for it: a mean row far from some class has a large logit."""
 
 
 @dataclass(frozen=True)
