@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import product
@@ -30,9 +30,10 @@ from benchmarks.worker import SETTLE
 
 PROBLEMS = ("digits-standardised", "100k-50-10")
 QUICK = ("digits-standardised",)
-BACKENDS = ("CurvlinopsGGN", "CurvlinopsHessian", "BackPackGGN", "AsdlGGN", "AsdlHessian")
+BACKENDS = ("CurvlinopsGGN", "CurvlinopsHessian", "BackPackGGN", "AsdlGGN", "AsdlHessian", "GGNInterface")
+QUICK_BACKENDS = ("BackPackGGN", "GGNInterface")
 BATCHES, THREADS, LINKS = (100, 1000), (1, 2), ("probit", "mc")
-SEARCH_ROWS = 1_000
+SEARCH_ROWS, SEARCH_PREDICTED = 1_000, 200
 """Rows on which the peer's settings are compared: its time is proportional to them."""
 
 PREDICTED, REPEATS, WANTED, AGREE = 1_000, 3, 20.0, 1e-6
@@ -70,7 +71,7 @@ def run(names: Iterable[str] | None, out: Path, *, quick: bool = False) -> None:
     else:
         for name in QUICK if quick else PROBLEMS:
             if names is None or name in names:
-                keep(out, study(name))
+                keep(out, study(name, QUICK_BACKENDS if quick else BACKENDS))
     many = (50, 20, 2_000, 1_000) if quick else (MANY_CLASSES, MANY_FEATURES, MANY_ROWS, MANY_PREDICTED)
     name = f"{many[0]}-classes"
     if names is None or name in names:
@@ -84,7 +85,7 @@ def keep(out: Path, lines: list[dict[str, Any]]) -> None:
     records.write(out / "laplace_torch.md", page(records.store(out / "laplace_torch.jsonl", lines)))
 
 
-def study(name: str) -> list[dict[str, Any]]:
+def study(name: str, backends: Sequence[str]) -> list[dict[str, Any]]:
     """Return the comparison on one problem."""
     import torch
 
@@ -100,7 +101,7 @@ def study(name: str) -> list[dict[str, Any]]:
 
     with quiet():
         ours = fit_ours()
-        tried = search(ours.coef_, X, y, new)
+        tried = search(backends, ours.coef_, X, y, new[:SEARCH_PREDICTED])
         best = {what: min(tried, key=lambda setting: tried[setting][what]) for what in ("fit", *LINKS)}
         theirs = {what: peer(ours.coef_, best[what]) for what in best}
         loader = batches(X, y, best["fit"].batch)
@@ -111,11 +112,8 @@ def study(name: str) -> list[dict[str, Any]]:
 
         fits = by_turns({"ours": fit_ours, "theirs": fit_theirs}, REPEATS)
         difference = agreement(ours.covariance_, theirs["fit"].posterior_covariance.numpy())
-        for what in LINKS:
-            theirs[what].H, theirs[what].loss, theirs[what].n_data = (
-                theirs["fit"].H, theirs["fit"].loss, theirs["fit"].n_data,
-            )  # fmt: skip
-            theirs[what].mean, theirs[what].n_outputs = theirs["fit"].mean, theirs["fit"].n_outputs
+        for link in LINKS:
+            theirs[link].load_state_dict(theirs["fit"].state_dict())
         calls: dict[str, Callable[[], object]] = {"ours": lambda: ours.predict_proba(new)}
         for link in LINKS:
             calls[link] = lambda link=link: predict(theirs[link], best[link], new, link)
@@ -146,13 +144,15 @@ def study(name: str) -> list[dict[str, Any]]:
     return lines
 
 
-def search(coef: np.ndarray, X: np.ndarray, y: np.ndarray, new: np.ndarray) -> dict[Setting, dict[str, float]]:
+def search(
+    backends: Sequence[str], coef: np.ndarray, X: np.ndarray, y: np.ndarray, new: np.ndarray
+) -> dict[Setting, dict[str, float]]:
     """Return the seconds of fit and predictions for every setting that works, on some of the rows."""
     import torch
 
     tried: dict[Setting, dict[str, float]] = {}
     rows = np.random.default_rng(0).choice(len(X), min(SEARCH_ROWS, len(X)), replace=False)
-    for setting in (Setting(*values) for values in product(BACKENDS, BATCHES, THREADS)):
+    for setting in (Setting(*values) for values in product(backends, BATCHES, THREADS)):
         torch.set_num_threads(setting.threads)
         try:
             posterior = peer(coef, setting)
@@ -189,9 +189,11 @@ def peer(coef: np.ndarray, setting: Setting) -> Any:
 def batches(X: np.ndarray, y: np.ndarray, size: int) -> Any:
     """Return a loader of batches."""
     import torch
-    from torch.utils.data import DataLoader, TensorDataset
+    from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
 
-    return DataLoader(TensorDataset(torch.tensor(X), torch.tensor(y)), batch_size=size)
+    rows = TensorDataset(torch.tensor(X), torch.tensor(y))
+    # Rows are taken a batch at a time, which saves the loader from putting single rows together.
+    return DataLoader(rows, batch_size=None, sampler=BatchSampler(SequentialSampler(rows), size, drop_last=False))
 
 
 def predict(posterior: Any, setting: Setting, X: np.ndarray, link: str) -> np.ndarray:

@@ -70,7 +70,7 @@ def variational(
     now = _terms(problem, posterior, R, log_det_R, nodes)
     rho, converged, n_iter = 1.0, False, 2
     while n_iter < max_iter and not converged:
-        tol = 0.02 + 1e-3 * abs(now.bound)
+        tol = 0.005 + 5e-4 * abs(now.bound)
         H_next = (1.0 - rho) * H + rho * now.curvature
         proposed = full_posterior(problem, posterior.mean, H_next)
         proposed = proposed.about(posterior.mean - proposed.solve(now.slope))
