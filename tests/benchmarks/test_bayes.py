@@ -62,6 +62,14 @@ def test_paired_differences_are_those_of_all_rows_together() -> None:
     assert "against plug-in" in page
 
 
+def test_the_peer_has_the_threads_that_are_faster_over_all_folds() -> None:
+    lines = [{"method": quality.PEER, "seconds_by_threads": pair} for pair in ([1.0, 3.0], [4.0, 1.0])]
+    lines.append({"method": quality.DEFAULT, "seconds": 0.5})
+    first, second, ours = quality.with_best_threads(lines)
+    assert [(line["seconds"], line["threads"]) for line in (first, second)] == [(3.0, 2), (1.0, 2)]
+    assert ours == {"method": quality.DEFAULT, "seconds": 0.5}
+
+
 @pytest.mark.parametrize(
     ("difference", "loss", "expected"),
     [((0.011, 0.0), 0.1, True), ((0.009, 0.0), 0.1, False), ((0.04, 0.0), 1.0, False), ((0.06, 0.05), 1.0, False)],
