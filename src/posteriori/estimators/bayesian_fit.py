@@ -38,6 +38,7 @@ _VARIATIONAL_VALUES = 4e7
 """Rows x classes up to which "auto" tries a variational posterior."""
 _REFEREE_ROWS = 2_000
 """Rows on which approximations are compared: a random sample if there are more."""
+_REFEREE_FLOPS = 4e8
 _ALIKE = 0.003
 """Share of the log-loss by which Laplace and plug-in must differ for a better approximation to be worth its price."""
 
@@ -94,6 +95,11 @@ def bayesian_fit(likelihood: StandardLikelihood, target: Target, settings: Setti
     K, D = len(target.classes), likelihood.blocks.n_features
     width = D + settings.fit_intercept
     structure, reason = _structure(settings, likelihood.blocks.n_rows, K, width)
+    if structure != "full" and settings.approximation in ("variational", "importance"):
+        raise ValueError(
+            f"approximation={settings.approximation!r} needs a full posterior, and this one is {structure} ({reason}): "
+            "use approximation='laplace' or 'auto', or posterior='full' if it fits."
+        )
     if settings.prior == "jeffreys":
         return _jeffreys(likelihood, settings, structure, reason, (K, width))
     if settings.prior in ("evidence", "ard"):
@@ -119,7 +125,11 @@ def bayesian_fit(likelihood: StandardLikelihood, target: Target, settings: Setti
         }
         return BayesianFit(found.theta, posterior, prior, log_evidence, _recorded(found.solution, record))
     at_mode = found.laplace or laplace(found.objective, found.theta)
-    fitted = _approximate(likelihood.blocks, found.objective, at_mode, target, settings)
+    try:
+        fitted = _approximate(likelihood.blocks, found.objective, at_mode, target, settings)
+    except KeyboardInterrupt:  # the mode is known: Laplace's posterior is what there is
+        fitted = _Approximated(at_mode.posterior, {"approximation_reason": "interrupted before another was found"})
+        record["status"] = Status.INTERRUPTED
     record |= fitted.record
     log_evidence = at_mode.log_evidence if fitted.log_evidence is None else fitted.log_evidence
     return BayesianFit(
@@ -136,6 +146,12 @@ def _structure(settings: Settings, N: int, K: int, width: int) -> tuple[str, str
             raise ValueError(
                 f"posterior='full' with {K} classes and {width} coefficients each needs about {gib:.1f} GiB: "
                 "use posterior='kronecker' or 'diagonal', or 'auto'."
+            )
+        if settings.posterior == "kronecker" and max(K, width) > 2 * _KRONECKER_SIDE:
+            gib = 5 * 8 * max(K, width) ** 2 / 2**30
+            raise ValueError(
+                f"posterior='kronecker' with {K} classes and {width} coefficients each needs about {gib:.1f} GiB, and "
+                "hours: use posterior='diagonal', or 'auto'."
             )
         return settings.posterior, "as asked"
     flops = 0.5 * N * ((K - 1) * width) ** 2
@@ -182,9 +198,7 @@ def _by_evidence(likelihood: StandardLikelihood, settings: Settings, structure: 
         if status is Status.INTERRUPTED:
             return _Found(first, *_interrupted(first, theta))
     if structure != "full":
-        u, path, converged = _fixed_point(problem_at, settings, structure, start, theta, D)
-        objective = problem_at(u)
-        return _Found(objective, *_solve(objective, settings, path[-1][1]), converged=converged)
+        return _fixed_point(problem_at, settings, structure, start, theta)
     groups = np.arange(D) if ard else np.zeros(D, dtype=int)
     lower, upper = np.full(n_weights, LOWEST), np.full(n_weights, HIGHEST)
     if settings.fit_intercept:  # the weak prior of the mean row's logit may prove not weak enough
@@ -242,27 +256,24 @@ def _fixed_point(
     structure: str,
     u: np.ndarray,
     theta: np.ndarray,
-    D: int,
-) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]], bool]:
+) -> _Found:
     """MacKay's fixed point, for posteriors whose determinant has no slope worth its price."""
-    path = [(u, theta)]
+    D = theta.shape[1] - settings.fit_intercept
     for _ in range(20):
         objective = problem_at(u)
-        theta, _ = _solve(objective, settings, theta)
+        theta, solution = _solve(objective, settings, theta)
+        if solution.status is Status.INTERRUPTED:
+            return _Found(objective, theta, solution, converged=False)
         posterior, _ = _structured(objective, theta, structure)
-        a = np.exp(u)
-        gamma = 1.0 - a * posterior.variances()[:, :D]
+        gamma = 1.0 - np.exp(u) * posterior.variances()[:, :D]
         squares = theta[:, :D] ** 2
-        if u.size == 1:
-            new = np.log(max(gamma.sum(), 1e-3) / max(squares.sum(), 1e-300))[None]
-        else:
-            new = np.log(np.maximum(gamma.sum(axis=0), 1e-3) / np.maximum(squares.sum(axis=0), 1e-300))
-        new = np.clip(new, u - 3.0, u + 3.0)
-        path.append((new, theta))
-        if np.abs(new - u).max() < 0.05:
-            return new, path, True
-        u = new
-    return u, path, False
+        axis = None if u.size == 1 else 0
+        new = np.log(np.maximum(gamma.sum(axis), 1e-3) / np.maximum(squares.sum(axis), 1e-300))
+        change = np.clip(np.atleast_1d(new) - u, -3.0, 3.0)
+        if np.abs(change).max() < 0.05:
+            return _Found(objective, theta, solution, converged=True)
+        u = np.clip(u + change, LOWEST, HIGHEST)
+    return _Found(objective, theta, solution, converged=False)
 
 
 def _structured(objective: SoftmaxObjective, theta: np.ndarray, structure: str) -> tuple[Posterior, float | None]:
@@ -277,9 +288,16 @@ def _structured(objective: SoftmaxObjective, theta: np.ndarray, structure: str) 
         common = objective.prior.matrix(np.eye(len(theta))[:, :1])
         posterior = KroneckerPosterior(theta, A / max(np.trace(A), np.finfo(float).tiny), G, common)
     else:
-        posterior = DiagonalPosterior(theta, objective.diagonal(theta) + objective.precision)
+        posterior = _diagonal_posterior(objective, theta)
     value, _ = objective.value_gradient(theta)
     return posterior, -value + 0.5 * objective.prior.log_det() - 0.5 * posterior.log_det
+
+
+def _diagonal_posterior(objective: SoftmaxObjective, theta: np.ndarray) -> DiagonalPosterior:
+    prior = objective.prior
+    if isinstance(prior, DiagonalPrecision) and prior.centre is not None:
+        return DiagonalPosterior(theta, objective.centred_diagonal(theta, prior.centre) + prior.values, prior.centre)
+    return DiagonalPosterior(theta, objective.diagonal(theta) + objective.precision)
 
 
 @dataclass(frozen=True)
@@ -320,6 +338,7 @@ def _of_variational(found: Variational, reason: str, scores: dict[str, float]) -
     record = {
         "approximation": "variational",
         "approximation_reason": reason,
+        "approximation_converged": found.converged,
         "scores": scores,
         "bound": found.bound,
     }
@@ -357,10 +376,11 @@ def _referee_rows(blocks: MemoryBlocks, target: Target) -> tuple[np.ndarray, np.
     """Some rows of the fit in standard coordinates, their targets (n, K) and weights."""
     weights = np.ones(blocks.n_rows) if target.weights is None else target.weights
     rows = np.flatnonzero(weights > 0)
-    if rows.size > _REFEREE_ROWS:
-        rows = np.sort(np.random.default_rng(0).choice(rows, _REFEREE_ROWS, replace=False))
-    X = blocks.features(rows)
     K = len(target.classes)
+    most = int(np.clip(_REFEREE_FLOPS / K**3, 200, _REFEREE_ROWS))
+    if rows.size > most:
+        rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
+    X = blocks.features(rows)
     Y = np.eye(K)[target.codes[rows]] if target.codes is not None else target.probs[rows]  # type: ignore[index]
     return X, Y, weights[rows]
 
@@ -396,4 +416,4 @@ def _jeffreys(
 
 def _recorded(solution: Solution, record: dict[str, Any]) -> BayesianSolution:
     """The solve's record and that of the choices around it."""
-    return BayesianSolution(**{f.name: getattr(solution, f.name) for f in fields(Solution)}, **record)
+    return BayesianSolution(**({f.name: getattr(solution, f.name) for f in fields(Solution)} | record))

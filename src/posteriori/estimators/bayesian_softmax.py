@@ -22,6 +22,7 @@ from posteriori.estimators.settings import is_number, validated_solver
 from posteriori.estimators.standardising import StandardLikelihood, standard_likelihood
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
 from posteriori.inference import Solver, Status
+from posteriori.models.coordinates import Coordinates
 from posteriori.models.precision import DiagonalPrecision
 from posteriori.models.prior import GaussianPrior, Prior
 
@@ -169,8 +170,9 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
             likelihood = standard_likelihood(features, target, settings.fit_intercept, settings.scaled, threads)
             with progress(self.verbose, likelihood.blocks) as report:
                 settings = replace(settings, report=report)
-                fit, rate = self._fit_with_noise(features, target, likelihood, settings, threads)
+                likelihood, fit, rate = self._fit_with_noise(features, target, likelihood, settings, threads)
         self._store(features, named, target, likelihood, fit, rate)
+        self._drawn_from = settings.random_state
         if self.solution_.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         self._warn()
@@ -178,10 +180,10 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def _fit_with_noise(
         self, features: Features, target: Target, likelihood: StandardLikelihood, settings: Settings, threads: int
-    ) -> tuple[BayesianFit, float]:
+    ) -> tuple[StandardLikelihood, BayesianFit, float]:
         """Fit; with label noise, again and again with each row weighed by the chance that its label is its own."""
-        if self.label_noise is None:
-            return bayesian_fit(likelihood, target, settings), 0.0
+        if self.label_noise is None or self.label_noise == 0:
+            return likelihood, bayesian_fit(likelihood, target, settings), 0.0
         if target.codes is None:
             raise ValueError("label_noise needs labels: soft targets say themselves how sure they are.")
         rate = 0.05 if self.label_noise == "estimate" else float(self.label_noise)
@@ -190,6 +192,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         shares, noisy = np.ones_like(weights), target
         for _ in range(50):
             fit = bayesian_fit(likelihood, noisy, rough)
+            if fit.solution.status is Status.INTERRUPTED:
+                return likelihood, fit, rate
             log_p = likelihood.blocks.map_rows(predicting.plugin, fit.theta, np.zeros(len(fit.theta)), True)
             own = log_p[target.codes, np.arange(len(target.codes))]
             before, shares = shares, clean_label_shares(own, rate, len(target.classes))
@@ -199,7 +203,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
             likelihood = standard_likelihood(features, noisy, settings.fit_intercept, settings.scaled, threads)
             if np.abs(shares - before).max() < 1e-3:
                 break
-        return bayesian_fit(likelihood, noisy, settings), rate
+        return likelihood, bayesian_fit(likelihood, noisy, settings), rate
 
     def _settings(self) -> Settings:
         """What was asked for, checked."""
@@ -286,9 +290,16 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
             )
         if solution.evidence_converged is False:
             warnings.warn(
-                "The search for the prior of largest evidence ended before its top: see solution_.evidence_path. Give "
-                "the precision as a number, or use prior='evidence' instead of 'ard'.",
+                "The search for the prior of largest evidence ended before its top: give the precision as a number, "
+                "or look at solution_.evidence_path.",
                 ConvergenceWarning,
+                stacklevel=3,
+            )
+        if solution.approximation_converged is False:
+            warnings.warn(
+                "The variational posterior had not settled when its steps ended: compare solution_.bound with "
+                "log_evidence_, or use a stronger prior.",
+                ApproximationWarning,
                 stacklevel=3,
             )
         if solution.scores:
@@ -349,15 +360,16 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         _check_level(level)
         K = len(check_fitted(self).classes_)
         tail = 0.5 * (1.0 - level)
-        ends = self._map(
-            X, 2 * K, predicting.quantiles, self._posterior, self._offset, max(1024, self.n_nodes), (tail, 1.0 - tail)
-        )
+        n_nodes = int(np.clip(20.0 / tail, max(1024, self.n_nodes), 1 << 14))
+        ends = self._map(X, 2 * K, predicting.quantiles, self._posterior, self._offset, n_nodes, (tail, 1.0 - tail))
         ends = (1.0 - self.label_noise_) * ends + self.label_noise_ / K
         return ends[:K].T, ends[K:].T
 
     def sample_proba(self, X: Any, n_draws: int = 100, random_state: Any = None) -> np.ndarray:
         """Class probabilities under draws from the posterior, the same draw for all rows, (n_draws, n, K)."""
         K = len(check_fitted(self).classes_)
+        if not isinstance(n_draws, (int, np.integer)) or isinstance(n_draws, bool) or n_draws < 1:
+            raise ValueError(f"n_draws={n_draws!r} must be a whole number of at least 1.")
         seed = 0 if random_state is None else int(check_random_state(random_state).randint(2**31))
         thetas = self._posterior.draws(n_draws, np.random.default_rng(seed))
         P = self._map(X, n_draws * K, predicting.drawn, thetas, self._offset)
@@ -366,7 +378,9 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
     def uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats."""
         check_fitted(self)
-        total, aleatoric = self._map(X, 2, predicting.entropies, self._posterior, self._offset, self.n_nodes)
+        total, aleatoric = self._map(
+            X, 2, predicting.entropies, self._posterior, self._offset, self.n_nodes, self.label_noise_
+        )
         return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 
     def with_class_prior(self, class_prior: Any) -> BayesianSoftmaxRegression:
@@ -412,10 +426,23 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
     def as_prior(self) -> GaussianPrior:
         """Today's posterior as tomorrow's prior: its mean and full precision, in the units of the data."""
         check_fitted(self)
+        if self.prior_ is None:
+            raise ValueError(
+                "as_prior() needs a proper posterior, and Jeffreys' prior leaves what all classes share undetermined: "
+                "fit with prior='evidence' or a number."
+            )
         mean = self._coordinates.outward(self._posterior.mean)
         if mean.shape[1] > self.n_features_in_:
             mean[:, -1] += self._offset
-        precision = np.linalg.inv(self.covariance_)
+        covariance = self.covariance_
+        try:
+            np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                "as_prior() needs a covariance of full rank: with approximation='importance' use more draws than there "
+                f"are parameters ({len(covariance)}), or another approximation."
+            ) from None
+        precision = np.linalg.inv(covariance)
         return GaussianPrior(mean=mean, precision=0.5 * (precision + precision.T))
 
     def summary(self, coding: str = "symmetric", level: float = 0.95, reference: Any = None) -> pd.DataFrame:
@@ -451,12 +478,14 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         """Probabilities (K, n), or their logarithms, without label noise."""
         check_fitted(self)
         K = len(self.classes_)
+        if self.predictive not in _PREDICTIVES:
+            raise ValueError(f"predictive={self.predictive!r} is unknown: use one of {[*_PREDICTIVES]}.")
         if self.predictive == "plugin":
             return self._map(X, K, predicting.plugin, self._mode, self._offset, log)
         if self.predictive == "probit":
             return self._map(X, K, predicting.probit, self._posterior, self._offset, log)
         if self.predictive == "sample":
-            thetas = self._posterior.draws(int(self.n_draws), np.random.default_rng(self._seed()))
+            thetas = self._posterior.draws(int(self.n_draws), np.random.default_rng(self._drawn_from))
             return self._map(X, K, predicting.sampled, thetas, self._offset, log)
         n_nodes = int(self.n_nodes) if K <= 100 else max(32, int(self.n_nodes) // 8)
         return self._map(X, K, predicting.quasi, self._posterior, self._offset, n_nodes, log)
@@ -488,17 +517,14 @@ def _check_level(level: Any) -> float:
     return float(level)
 
 
-def _in_data_units(prior: Prior, coordinates: Any, D: int) -> GaussianPrior:
+def _in_data_units(prior: Prior, coordinates: Coordinates, D: int) -> GaussianPrior:
     """The prior as a user would state it, in the units of the data."""
-    K = prior.precision.diagonal.shape[0]
-    width = prior.precision.diagonal.shape[1]
+    K, width = prior.precision.diagonal.shape
     mean: Any = 0.0 if prior.mean is None else coordinates.outward(prior.mean)
     if isinstance(prior.precision, DiagonalPrecision):
-        weights = prior.precision.values[:, :D] / np.asarray(coordinates.unit) ** 2
+        weights = prior.precision.values[:, :D] * np.asarray(coordinates.unit) ** 2
         weak = float(prior.precision.values[0, D]) if width > D else None
-        if prior.mean is not None and width > D:
-            mean = mean[:, :D]
-        same = bool(np.allclose(weights, weights.flat[0], rtol=1e-12))
+        same = bool(np.allclose(weights, weights.flat[0], rtol=1e-12, atol=0.0))
         return GaussianPrior(mean, float(weights.flat[0]) if same else weights, weak)
     inverse = np.kron(np.eye(K), np.linalg.inv(coordinates.outward_matrix(width)))
     R = inverse.T @ prior.precision.matrix(np.eye(K)) @ inverse

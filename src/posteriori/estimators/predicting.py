@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, ndtri
 
 from posteriori.inference.posterior import Posterior
 from posteriori.maths.integrals import expected_softmax, log_expected_softmax, softmax_at_nodes
@@ -97,8 +98,14 @@ def quantiles(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, le
     """Quantiles of each class probability, (len(levels) K, n), one level after the other."""
     F = logits(X, posterior.mean) + offset[:, None]
     K, n = F.shape
-    nodes = posterior.nodes(n_nodes, even=True)
     out = np.empty((len(levels), K, n))
+    if K == 2 and posterior.gaussian:  # log-odds are normal, and their order is that of the probabilities
+        sd = np.sqrt(posterior.pair_variances(X)[0])
+        for i, level in enumerate(levels):
+            z = ndtri(level) * sd
+            out[i] = expit(F[0] - F[1] + z), expit(F[1] - F[0] + z)
+        return out.reshape(len(levels) * K, n)
+    nodes = posterior.nodes(n_nodes, even=True)
     for rows, at in posterior.at_nodes(X, F, nodes):
         softmax_at_nodes(at)
         for i, level in enumerate(levels):
@@ -109,20 +116,22 @@ def quantiles(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, le
 def _weighted_quantile(values: np.ndarray, weights: np.ndarray, level: float) -> np.ndarray:
     """Along the last axis; (n, K)."""
     if (weights == weights[0]).all():
-        return np.quantile(values, level, axis=-1)
+        return np.quantile(values, level, axis=-1, method="hazen")
     order = np.argsort(values, axis=-1)
     reached = np.cumsum(weights[order], axis=-1)
     index = np.minimum((reached < level).sum(axis=-1), values.shape[-1] - 1)
     return np.take_along_axis(np.take_along_axis(values, order, axis=-1), index[..., None], axis=-1)[..., 0]
 
 
-def entropies(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int) -> np.ndarray:
-    """Total H[E p] and aleatoric E[H p] entropy in nats, (2, n)."""
+def entropies(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, label_noise: float) -> np.ndarray:
+    """Total H[E p] and aleatoric E[H p] entropy in nats, (2, n), of labels of which some are noise."""
     F = logits(X, posterior.mean) + offset[:, None]
     nodes = posterior.nodes(n_nodes)
     out = np.empty((2, F.shape[1]))
     for rows, at in posterior.at_nodes(X, F, nodes):
         softmax_at_nodes(at)
+        at *= 1.0 - label_noise
+        at += label_noise / len(F)
         out[0, rows] = _entropy(at @ nodes.weights)
         out[1, rows] = _entropy(at.transpose(0, 2, 1)) @ nodes.weights
     return out

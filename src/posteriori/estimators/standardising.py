@@ -54,7 +54,7 @@ def standard_likelihood(
         observed = ObservedMoments.of(blocks, K)
     if not observed.finite:
         raise_if_not_finite(X, features.names)
-    safe = Coordinates.safe_for(X, observed, has_intercept)
+    safe = Coordinates.safe_for(X, observed, has_intercept, keep_constant=False)
     if safe.shift is not None or safe.scale is not None:
         blocks = blocks_in(safe)
         observed = ObservedMoments.of(blocks, K)

@@ -22,6 +22,7 @@ class WeightedDraws:
     """A posterior known by draws (S, K, D') and their weights (S,)."""
 
     structure = "full"
+    gaussian = False
 
     def __init__(self, draws: np.ndarray, weights: np.ndarray) -> None:
         self.thetas, self.weights = draws, weights

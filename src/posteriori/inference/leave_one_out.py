@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posteriori.inference.posterior import FullPosterior
-from posteriori.maths.integrals import log_expected_softmax, logits_at_nodes, normal_nodes, softmax_moments
+from posteriori.maths.integrals import (
+    cholesky_psd,
+    log_expected_softmax,
+    logits_at_nodes,
+    normal_nodes,
+    softmax_moments,
+)
 from posteriori.maths.pairs import pair_products, reference_covariance
 from posteriori.maths.softmax import log_softmax, logits, softmax
 
@@ -62,11 +68,12 @@ def left_out(
         spread = reference_covariance(source.pair_variances(X), K)
         _, P, products = softmax_moments(logits(X, source.mean), spread, nodes)
     own = share[:, None, None] * _laplacian(products, K)[:, :-1, :-1]
+    # with V = L L^T, (I - V own)^{-1} V = L (I - L^T own L)^{-1} L^T
+    L = cholesky_psd(V)
+    held, U = np.linalg.eigh(L.transpose(0, 2, 1) @ own @ L)
     # rounding aside, a row cannot hold more than all that is known about its logits
-    held = np.linalg.eigvals(own @ V).real.max(axis=1)
-    own *= np.minimum(1.0, 0.999 / np.maximum(held, 1e-300))[:, None, None]
-    left = np.linalg.solve(np.eye(K - 1) - V @ own, V)
-    left = 0.5 * (left + left.transpose(0, 2, 1))
+    half = (L @ U) / np.sqrt(1.0 - np.minimum(held, 0.999))[:, None, :]
+    left = half @ half.transpose(0, 2, 1)
     G = np.zeros((K, n))
     G[:-1] = F[:-1] - F[-1] + np.einsum("nij,nj->in", left, (share[:, None] * (P.T - Y))[:, :-1])
     averaged = log_expected_softmax(logits_at_nodes(G, left, nodes), nodes.weights, G.shape)

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import lapack, solve_triangular
 
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_at_nodes, logits_in_basis, normal_nodes
@@ -27,6 +28,7 @@ class Posterior(Protocol):
 
     mean: np.ndarray
     structure: str
+    gaussian: bool
 
     def covariance(self) -> np.ndarray:
         """H^{-1}, (K D', K D')."""
@@ -70,6 +72,7 @@ class FullPosterior:
     """
 
     structure = "full"
+    gaussian = True
 
     def __init__(self, mean: np.ndarray, H: np.ndarray, basis: np.ndarray, common: np.ndarray | None = None) -> None:
         self.mean, self.basis, self.common = mean, basis, common
@@ -187,6 +190,7 @@ class _BasisPosterior:
 
     mean: np.ndarray
     latent_basis: np.ndarray
+    gaussian = True
 
     def latent_variances(self, X: Any) -> np.ndarray:
         """V (J, n)."""
@@ -264,12 +268,15 @@ class KroneckerPosterior(_BasisPosterior):
 
 
 class DiagonalPosterior(_BasisPosterior):
-    """Independent parameters, with precisions (K, D')."""
+    """Independent parameters, with precisions (K, D').
+
+    With a centre [c, 1] it is the logit at c that is independent of the weights, and not the intercept.
+    """
 
     structure = "diagonal"
 
-    def __init__(self, mean: np.ndarray, precisions: np.ndarray) -> None:
-        self.mean, self.precisions = mean, precisions
+    def __init__(self, mean: np.ndarray, precisions: np.ndarray, centre: np.ndarray | None = None) -> None:
+        self.mean, self.precisions, self.centre = mean, precisions, centre
         self.latent_basis = np.eye(len(mean))
 
     @property
@@ -277,13 +284,39 @@ class DiagonalPosterior(_BasisPosterior):
         return float(np.log(self.precisions).sum())
 
     def latent_variances(self, X: Any) -> np.ndarray:
-        return logits(X.power(2) if hasattr(X, "power") else X * X, 1.0 / self.precisions)
+        squares = X.power(2) if sp.issparse(X) else X * X
+        s = 1.0 / self.precisions
+        if self.centre is None:
+            return logits(squares, s)
+        # of (x - c)^2 s + s_b; rows as wide as the parameters bring their own last entry
+        c = self.centre[:-1]
+        wide = X.shape[1] == s.shape[1]
+        last = np.ones(X.shape[0]) if not wide else np.asarray(X[:, -1]).ravel()
+        if wide:
+            X, squares = X[:, :-1], squares[:, :-1]
+        cross = logits(X, s[:, :-1] * c)
+        return logits(squares, s[:, :-1]) - 2.0 * last * cross + np.multiply.outer(s[:, :-1] @ c**2 + s[:, -1], last**2)
 
     def variances(self) -> np.ndarray:
-        return 1.0 / self.precisions
+        out = 1.0 / self.precisions
+        if self.centre is not None:
+            out[:, -1] += out[:, :-1] @ self.centre[:-1] ** 2
+        return out
 
     def covariance(self) -> np.ndarray:
-        return np.diag(self.variances().ravel())
+        K, D = self.mean.shape
+        back = self._uncentred(np.eye(D)).T
+        blocks = [(back * s) @ back.T for s in 1.0 / self.precisions]
+        out = np.zeros((K, D, K, D))
+        out[np.arange(K), :, np.arange(K), :] = blocks
+        return out.reshape(K * D, K * D)
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-        return self.mean + rng.standard_normal((n_draws, *self.mean.shape)) / np.sqrt(self.precisions)
+        z = rng.standard_normal((n_draws, *self.mean.shape)) / np.sqrt(self.precisions)
+        return self.mean + self._uncentred(z)
+
+    def _uncentred(self, theta: np.ndarray) -> np.ndarray:
+        """From weights and the logit at the centre to weights and intercepts, along the last axis."""
+        if self.centre is None:
+            return theta
+        return np.concatenate([theta[..., :-1], theta[..., -1:] - theta[..., :-1] @ self.centre[:-1, None]], axis=-1)

@@ -96,6 +96,8 @@ class BayesianSolution(Solution):
         Of the posterior: "full", "kronecker" or "diagonal".
     approximation, approximation_reason : str
         "laplace", "variational" or "importance".
+    approximation_converged : bool or None
+        Whether the steps towards a variational posterior had settled.
     scores : dict of str to float
         Approximate leave-one-out log-loss of each candidate, "plugin" among them; empty if there was no choice.
     evidence_path : list
@@ -111,6 +113,7 @@ class BayesianSolution(Solution):
     structure_reason: str = ""
     approximation: str = "laplace"
     approximation_reason: str = ""
+    approximation_converged: bool | None = None
     scores: dict[str, float] = field(default_factory=dict)
     evidence_path: list[Any] = field(default_factory=list, repr=False)
     evidence_converged: bool | None = None

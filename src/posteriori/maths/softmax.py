@@ -32,6 +32,7 @@ __all__ = [
     "expected_moments",
     "gram",
     "hessian",
+    "hessian_cross",
     "hessian_diagonal",
     "hessian_product",
     "kronecker_factors",
@@ -328,6 +329,15 @@ def hessian_diagonal(
     if c is not None:
         R *= c
     return contract(R, X.power(2) if sp.issparse(X) else X * X, theta.shape[1] > X.shape[1])
+
+
+def hessian_cross(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
+    """sum_n c_n P_nk (1 - P_nk) x_nd, shape (K, D): the Hessian between a class's intercept and its weights."""
+    P = probabilities(X, theta, P)
+    R = P - P * P
+    if c is not None:
+        R *= c
+    return contract(R, X, False)
 
 
 @dataclass(frozen=True)

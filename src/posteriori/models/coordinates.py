@@ -34,8 +34,10 @@ class Coordinates:
     centre: np.ndarray | None = None
 
     @classmethod
-    def safe_for(cls, X: Any, observed: ObservedMoments, free_intercept: bool) -> Coordinates:
-        """Those in which sums of squares of X keep their digits."""
+    def safe_for(
+        cls, X: Any, observed: ObservedMoments, free_intercept: bool, keep_constant: bool = True
+    ) -> Coordinates:
+        """Those in which sums of squares of X keep their digits; a constant column stays what it is, if asked to."""
         size = np.sqrt(observed.squares / max(observed.class_sizes.sum(), np.finfo(float).tiny))
         if not observed.finite or ((size > 1e100) | ((size < 1e-100) & (size > 0))).any():
             largest = abs(X).max(axis=0)
@@ -44,7 +46,8 @@ class Coordinates:
         if free_intercept and not sp.issparse(X):
             far = np.abs(observed.mean) > 1e3 * np.sqrt(observed.variance)
             if far.any():
-                far &= (X != X[:1]).any(axis=0)  # a constant column stays what it is
+                if keep_constant:
+                    far &= (X != X[:1]).any(axis=0)
                 return cls(shift=np.where(far, observed.mean, 0.0)) if far.any() else cls()
         return cls()
 

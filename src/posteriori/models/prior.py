@@ -77,6 +77,8 @@ class GaussianPrior:
 
     def within(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates) -> Prior:
         """The prior on the parameters of z = (x - shift) * scale, checked against K classes and D features."""
+        if not isinstance(self.autoscale, (bool, np.bool_)):
+            raise ValueError(f"autoscale={self.autoscale!r} must be True or False.")
         mean = self._mean(K, D, has_intercept, coordinates)
         precision = self._precision(K, D, has_intercept, coordinates)
         return Prior(mean if mean.any() else None, precision)
@@ -106,7 +108,9 @@ class GaussianPrior:
         weak = self._intercept()
         if isinstance(self.precision, tuple):
             if len(self.precision) != 2:
-                raise ValueError(f"The prior's precision is a tuple of {len(self.precision)}: a pair (A, G) is needed.")
+                raise ValueError(
+                    f"The prior's precision is a tuple of {len(self.precision)}: a pair of factors is needed."
+                )
             A, G = (_numbers("precision", factor) for factor in self.precision)
             if A.shape != (K, K) or G.shape not in ((D, D), (width, width)):
                 raise ValueError(

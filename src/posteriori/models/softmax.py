@@ -245,6 +245,13 @@ class SoftmaxObjective:
         """The diagonal of H without the prior, (K, D')."""
         return self.blocks.map_sum(kernels.hessian_diagonal, theta, rows=self._rows(theta))
 
+    def centred_diagonal(self, theta: np.ndarray, centre: np.ndarray) -> np.ndarray:
+        """The same for features x - c and the logit at c, for a centre [c, 1]."""
+        first = self.blocks.map_sum(kernels.hessian_cross, theta, rows=self._rows(theta))
+        out = self.diagonal(theta).copy()
+        out[:, :-1] += centre[:-1] * (centre[:-1] * out[:, -1:] - 2.0 * first)
+        return np.maximum(out, 0.0)
+
     @property
     def start_rows(self) -> int:
         """The smallest sample whose optimum is a good start for all rows; at least N if none is."""
