@@ -455,12 +455,12 @@ def test_ctrl_c_in_the_search_for_the_prior(monkeypatch, prior, call):
 
 @pytest.mark.parametrize("name", ["variational", "left_out"])
 def test_ctrl_c_after_the_mode_keeps_the_mode(monkeypatch, name):
-    from posteriori.estimators import bayesian_fit
+    from posteriori.estimators import approximating
 
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bayesian_fit, name, interrupted)
+    monkeypatch.setattr(approximating, name, interrupted)
     model = BayesianSoftmaxRegression()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)

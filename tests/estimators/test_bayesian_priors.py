@@ -311,10 +311,10 @@ def test_wrong_priors_are_refused(prior, match):
 
 
 def test_an_evidence_search_that_ends_early_warns_and_says_where(monkeypatch):
-    from posteriori.estimators import bayesian_fit
+    from posteriori.estimators import prior_search
 
-    real = bayesian_fit.maximise_evidence
-    monkeypatch.setattr(bayesian_fit, "maximise_evidence", lambda *given: real(*given) and False)
+    real = prior_search.maximise_evidence
+    monkeypatch.setattr(prior_search, "maximise_evidence", lambda *given: real(*given) and False)
     with pytest.warns(ConvergenceWarning, match="ended before its top"):
         model = BayesianSoftmaxRegression("ard").fit(X, Y)
     assert model.solution_.evidence_converged is False

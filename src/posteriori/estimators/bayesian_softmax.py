@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.data import Features, MemoryBlocks, Target, one_blas_thread, raise_if_not_finite, usable_threads
 from posteriori.estimators import describing, predicting, tables
-from posteriori.estimators.bayesian_fit import BayesianFit, Settings, bayesian_fit
+from posteriori.estimators.bayesian_fit import BayesianFit, bayesian_fit
 from posteriori.estimators.label_noise import clean_label_shares
 from posteriori.estimators.progress import progress
 from posteriori.estimators.reading import read_for_fit, read_for_prediction, read_labels, remember_features
-from posteriori.estimators.settings import is_number, validated_solver
+from posteriori.estimators.settings import BayesianSettings, is_number, validated_solver
 from posteriori.estimators.standardising import StandardLikelihood, standard_likelihood
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
 from posteriori.inference import Solver, Status
@@ -179,7 +179,12 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         return self
 
     def _fit_with_noise(
-        self, features: Features, target: Target, likelihood: StandardLikelihood, settings: Settings, threads: int
+        self,
+        features: Features,
+        target: Target,
+        likelihood: StandardLikelihood,
+        settings: BayesianSettings,
+        threads: int,
     ) -> tuple[StandardLikelihood, BayesianFit, float]:
         """Fit; with label noise, again and again with each row weighed by the chance that its label is its own."""
         if self.label_noise is None or self.label_noise == 0:
@@ -205,7 +210,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
                 break
         return likelihood, bayesian_fit(likelihood, noisy, settings), rate
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> BayesianSettings:
         """What was asked for, checked."""
         solver = validated_solver(self)
         for name, allowed in (
@@ -240,7 +245,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
                 f"approximation={self.approximation!r} needs a full posterior, and posterior={self.posterior!r} was "
                 "asked for: use approximation='laplace', or posterior='full'."
             )
-        return Settings(
+        return BayesianSettings(
             prior=prior,
             approximation=self.approximation,
             posterior=self.posterior,

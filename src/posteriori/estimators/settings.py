@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from posteriori.inference import LBFGS, Automatic, GradientDescent, Newton, Solver, StochasticGradient
+from posteriori.inference import LBFGS, Automatic, GradientDescent, Iterate, Newton, Solver, StochasticGradient
 
-__all__ = ["is_number", "validated_solver"]
+__all__ = ["BayesianSettings", "is_number", "validated_solver"]
 
 _SOLVERS: dict[str, type[Solver]] = {
     "auto": Automatic,
@@ -48,3 +50,24 @@ def validated_solver(estimator: Any) -> Solver:
 def is_number(value: Any) -> bool:
     """Whether it is a real number, and no bool."""
     return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
+@dataclass(frozen=True)
+class BayesianSettings:
+    """What the user of a Bayesian estimator asked for, validated."""
+
+    prior: Any
+    approximation: str
+    posterior: str
+    fit_intercept: bool
+    solver: Solver
+    tol: float
+    max_iter: int
+    n_draws: int
+    random_state: int
+    report: Callable[[int, Iterate], None] | None = None
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the prior is stated for columns of unit spread."""
+        return isinstance(self.prior, str) or bool(self.prior.autoscale)
