@@ -20,11 +20,25 @@ def test_demo_names_the_species(output):
 
 
 def test_demo_beats_the_class_frequencies(output):
-    model, baseline = map(float, re.search(r"accuracy +(\d\.\d+) +(\d\.\d+)", output).groups())
-    assert model > 0.95
+    point, posterior, baseline = numbers("accuracy", output)
+    assert point > 0.95
+    assert posterior > 0.95
     assert 0.3 < baseline < 0.6
-    model, baseline = map(float, re.search(r"log-loss +(\d\.\d+) +(\d\.\d+)", output).groups())
-    assert model < 0.1 < baseline
+    point, posterior, baseline = numbers("log-loss", output)
+    assert max(point, posterior) < 0.1 < baseline
+
+
+def numbers(name, output):
+    """Three numbers in the row of this name."""
+    return map(float, re.search(rf"{name} +(\d\.\d+) +(\d\.\d+) +(\d\.\d+)", output).groups())
+
+
+def test_demo_shows_the_posterior(output):
+    assert float(re.search(r"log evidence +(\S+)", output).group(1)) < 0
+    assert re.search(r"approximation +(laplace|variational)", output)
+    p, low, high = map(float, re.search(r"Adelie +(\d\.\d+) \((\d\.\d+)-(\d\.\d+)\)", output).groups())
+    assert low <= high <= 1
+    assert p > 0.5
 
 
 def test_demo_shows_a_small_gap(output):
