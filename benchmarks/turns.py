@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter, sleep
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from benchmarks.worker import SETTLE
 
@@ -29,14 +29,14 @@ def timed(function: Callable[[], T]) -> tuple[float, T]:
     return perf_counter() - start, value
 
 
-def ordered(names: list[str], turn: int) -> list[str]:
+def ordered(names: list[Any], turn: int) -> list[Any]:
     """Return the names forwards in even turns, backwards in odd ones: nobody always comes first."""
     return names[::-1] if turn % 2 else names
 
 
-def by_turns(functions: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+def by_turns(functions: dict[Any, Callable[[], object]], repeats: int) -> dict[Any, list[float]]:
     """Call the functions by turns; return the seconds of each call."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
+    times: dict[Any, list[float]] = {name: [] for name in functions}
     for turn in range(repeats):
         for name in ordered(list(functions), turn):
             times[name].append(timed(functions[name])[0])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from benchmarks import coverage, honesty, price, quality
-from benchmarks.against_laplace_torch import agreement, table
+from benchmarks.against_laplace_torch import OURS, Setting, agreement, compared, fastest, table
 from benchmarks.turns import by_turns, ordered
 
 
@@ -144,6 +144,15 @@ def test_agreement_and_speed_against_laplace_torch() -> None:
     (cells,) = table(line | {"what": "predict, mc", "ours": 0.002, "theirs": 0.05, "rows": 1000})
     assert cells[5:7] == ["2 µs a row", "50 µs a row"]
     assert cells[-3] == "25.0"
+
+
+def test_the_peer_is_timed_again_with_its_best_settings_and_the_fastest_counts() -> None:
+    settings = [Setting("b", batch, 1) for batch in (1, 2, 3, 4)]
+    tried = {setting: {"fit": seconds} for setting, seconds in zip(settings, (4.0, 1.0, 3.0, 2.0), strict=True)}
+    assert [setting.batch for setting in fastest(tried, "fit")] == [2, 4, 3]
+    times = {OURS: [0.1, 0.1, 0.4], settings[1]: [1.0, 5.0, 5.0], settings[3]: [2.0, 2.0, 9.0]}
+    line = compared(times)
+    assert (line["ours"], line["theirs"], line["setting"]) == (0.1, 2.0, "b, batch 4, 1 thread")
 
 
 def test_turns_alternate() -> None:
