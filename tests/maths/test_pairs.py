@@ -20,6 +20,7 @@ from posteriori.maths.pairs import (
     pair_products,
     reference_covariance,
 )
+from posteriori.maths.quadratic import unpacked
 
 layouts = pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray, sp.csr_array])
 intercepts = pytest.mark.parametrize("intercept", [False, True], ids=["flat", "intercept"])
@@ -87,25 +88,25 @@ def test_pair_products_and_the_graph_laplacian(K):
 @classes
 def test_pairs_make_the_full_hessian(layout, intercept, weighted, K):
     X, c, theta = problem(K, intercept=intercept, weighted=weighted)
-    grams = pair_grams(layout(X), None, c, theta)
+    grams = unpacked(pair_grams(layout(X), None, c, theta), theta.shape[1])
     Z, P = with_ones(X, theta), softmax(with_ones(X, theta) @ theta.T, axis=1)
     weights = np.ones(len(X)) if c is None else c
     for gram, (k, m) in zip(grams, combinations(range(K), 2), strict=True):
         np.testing.assert_allclose(gram, (Z.T * (weights * P[:, k] * P[:, m])) @ Z, atol=1e-13)
     H = naive_hessian(X, c, theta)
-    np.testing.assert_allclose(hessian_from_pairs(grams, np.eye(K)), H, atol=1e-12)
+    np.testing.assert_allclose(hessian_from_pairs(grams, np.eye(K), theta.shape[1]), H, atol=1e-12)
     np.testing.assert_allclose(kernels.hessian(layout(X), None, c, theta), H, atol=1e-12)
     Q = lifted(contrasts(K), theta.shape[1])
-    np.testing.assert_allclose(hessian_from_pairs(grams, contrasts(K)), Q.T @ H @ Q, atol=1e-12)
+    np.testing.assert_allclose(hessian_from_pairs(grams, contrasts(K), theta.shape[1]), Q.T @ H @ Q, atol=1e-12)
     other = np.random.default_rng(5).normal(size=(K, 2))  # any basis will do
     wide = lifted(other, theta.shape[1])
-    np.testing.assert_allclose(hessian_from_pairs(grams, other), wide.T @ H @ wide, atol=1e-12)
+    np.testing.assert_allclose(hessian_from_pairs(grams, other, theta.shape[1]), wide.T @ H @ wide, atol=1e-12)
 
 
 @intercepts
 def test_pairs_make_the_full_hessian_with_many_features(intercept):
     X, c, theta = problem(2, D=100, N=30, intercept=intercept)
-    H = hessian_from_pairs(pair_grams(X, None, c, theta), np.eye(2))
+    H = hessian_from_pairs(pair_grams(X, None, c, theta), np.eye(2), theta.shape[1])
     np.testing.assert_allclose(H, naive_hessian(X, c, theta), atol=1e-12)
 
 
@@ -114,7 +115,9 @@ def test_probabilities_at_hand_are_used_and_left_alone():
     P = np.random.default_rng(3).dirichlet(np.ones(3), len(X)).T
     before = P.copy()
     Z = with_ones(X, theta)
-    np.testing.assert_allclose(pair_grams(X, None, c, theta, P)[2], (Z.T * (c * P[1] * P[2])) @ Z, atol=1e-13)
+    np.testing.assert_allclose(
+        unpacked(pair_grams(X, None, c, theta, P), theta.shape[1])[2], (Z.T * (c * P[1] * P[2])) @ Z, atol=1e-13
+    )
     log_det_slope(X, None, c, theta, np.ones((3, 4, 4)), P)
     np.testing.assert_array_equal(P, before)
 

@@ -22,6 +22,8 @@ _COARSE_ROWS = 8192
 """Rows of a block for kernels whose result is large."""
 _SPLIT_ROWS = 512
 """Rows worth sharing between threads when much is done with each."""
+_HEAVY_ROWS = 128
+"""Rows to predict that are worth sharing when a prediction is an integral."""
 _BUFFER_BYTES = 256 << 20
 """Most memory for values kept per row between passes."""
 
@@ -96,15 +98,18 @@ class MemoryBlocks:
         run_tasks(task, len(slices), self.n_threads)
         return total.value
 
-    def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any) -> np.ndarray:
+    def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any, heavy: bool = False) -> np.ndarray:
         """The results of ``kernel(X_b, *params)``, (K, n_b) each, side by side for all rows: (K, N)."""
         self.n_passes += 1
         out = np.empty((self.n_classes, self.n_rows))
+        slices = self.slices
+        if heavy and len(slices) < 4 and self.n_rows >= _HEAVY_ROWS:
+            slices = _even(self.n_rows, 4)
 
         def task(i: int) -> None:
-            out[:, self.slices[i]] = kernel(self.features(self.slices[i]), *params)
+            out[:, slices[i]] = kernel(self.features(slices[i]), *params)
 
-        run_tasks(task, len(self.slices), self.n_threads)
+        run_tasks(task, len(slices), self.n_threads)
         return out
 
     def row_buffers(self, size: int) -> list[np.ndarray] | None:
@@ -154,8 +159,7 @@ def _coarse(slices: list[slice], rows: list[np.ndarray] | None) -> tuple[list[sl
     Neighbours are joined until each has about 8192 rows, or four are left; one alone is cut into four.
     """
     if len(slices) == 1 and (N := slices[0].stop) >= _SPLIT_ROWS:
-        edges = np.linspace(0, N, 5).astype(int)
-        cut = [slice(int(i), int(j)) for i, j in pairwise(edges)]
+        cut = _even(N, 4)
         return cut, rows if rows is None else [rows[0][:, s] for s in cut]
     size = max(1, min(_COARSE_ROWS // max(1, slices[0].stop - slices[0].start), len(slices) // 4))
     groups = [slice(i, i + size) for i in range(0, len(slices), size)]
@@ -185,5 +189,10 @@ def _slices(X: Any, n_classes: int) -> list[slice]:
         flops = 4.0 * N * D * n_classes
         count = max(min(flops / _BLOCK_FLOPS, N / 512, 4), N * (D + n_classes) * 8 / _BLOCK_BYTES)
     count = 1 if count < 2 else 4 * int(np.ceil(count / 4)) if count > 2 else 2  # even shares for 2 or 4 threads
-    edges = np.linspace(0, N, min(count, max(N, 1)) + 1).astype(int)
+    return _even(N, min(count, max(N, 1)))
+
+
+def _even(N: int, count: int) -> list[slice]:
+    """N rows in `count` slices of about the same size."""
+    edges = np.linspace(0, N, count + 1).astype(int)
     return [slice(int(i), int(j)) for i, j in pairwise(edges)]

@@ -499,7 +499,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         """The kernel's values for all rows of X, in the fit's coordinates, (n_out, n)."""
         blocks = self._blocks(X, n_out)
         with one_blas_thread():
-            return blocks.map_rows(kernel, *params)
+            return blocks.map_rows(kernel, *params, heavy=True)
 
     def _blocks(self, X: Any, n_out: int) -> MemoryBlocks:
         """New rows in the fit's coordinates, for kernels with n_out values a row."""

@@ -103,7 +103,7 @@ class Evidence:
         a = np.exp(u)
         blocks = posterior.inner.reshape(J, width, J, width)
         variance = np.einsum("idid->d", blocks)
-        pull = posterior.solve(problem.log_det_slope(theta, posterior.forms))
+        pull = posterior.solve(problem.log_det_slope(theta, posterior.packed_forms))
         values, pulls = theta, pull
         if self.centre is not None:  # of w . c + b in place of b
             variance[-1] = np.einsum("idie,d,e->", blocks, self.centre, self.centre, optimize=True)

@@ -47,7 +47,7 @@ class JeffreysProblem:
             posterior = self.posterior(theta)
         except np.linalg.LinAlgError:
             return np.inf, gradient
-        slope = self.problem.log_det_slope(theta, posterior.forms)
+        slope = self.problem.log_det_slope(theta, posterior.packed_forms)
         return value - 0.5 * posterior.log_det, gradient - 0.5 * slope
 
 

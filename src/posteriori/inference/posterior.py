@@ -17,7 +17,7 @@ from scipy.linalg import lapack, solve_triangular
 
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_at_nodes, logits_in_basis, normal_nodes
 from posteriori.maths.pairs import pair_forms, reference_covariance
-from posteriori.maths.quadratic import quadratic_forms
+from posteriori.maths.quadratic import packed_forms, quadratic_forms
 from posteriori.maths.softmax import logits
 
 __all__ = ["DiagonalPosterior", "FullPosterior", "KroneckerPosterior", "Posterior"]
@@ -115,6 +115,11 @@ class FullPosterior:
         return pair_forms(self.inner, self.basis)
 
     @cached_property
+    def packed_forms(self) -> np.ndarray:
+        """The same, ready for the quadratic forms of many blocks."""
+        return packed_forms(self.forms)
+
+    @cached_property
     def _common_covariance(self) -> np.ndarray | None:
         """Of one vector added to every class, times K, (D', D')."""
         return None if self.common is None else np.linalg.inv(self.common)
@@ -146,7 +151,7 @@ class FullPosterior:
         return out
 
     def pair_variances(self, X: Any) -> np.ndarray:
-        return np.maximum(quadratic_forms(X, self.forms, self.mean.shape[1] > X.shape[1]), 0.0)
+        return np.maximum(quadratic_forms(X, self.packed_forms, self.mean.shape[1] > X.shape[1]), 0.0)
 
     def latent_covariance(self, X: Any) -> np.ndarray:
         K, D = self.mean.shape

@@ -9,7 +9,7 @@ import numpy as np
 from posteriori.maths.blocks import Sums
 from posteriori.maths.integrals import Nodes, softmax_moments
 from posteriori.maths.pairs import reference_covariance
-from posteriori.maths.quadratic import quadratic_forms, weighted_grams
+from posteriori.maths.quadratic import packed_grams, quadratic_forms
 from posteriori.maths.softmax import contract, logits
 
 __all__ = ["averaged_moments"]
@@ -28,4 +28,4 @@ def averaged_moments(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, fo
     log_partition, mean, products = moments.log_partition + F[-1], moments.mean, moments.products
     if c is not None:
         log_partition, mean, products = log_partition * c, mean * c, products * c
-    return Sums((log_partition.sum(), contract(mean, X, with_intercept), weighted_grams(X, products, with_intercept)))
+    return Sums((log_partition.sum(), contract(mean, X, with_intercept), packed_grams(X, products, with_intercept)))

@@ -47,8 +47,11 @@ class Blocks(Protocol):
         `coarse` asks for few, large blocks: for kernels that do much with each row and whose result is large.
         """
 
-    def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any) -> np.ndarray:
-        """The results of ``kernel(X_b, *params)``, (K, n_b) each, side by side in the order of the rows: (K, N)."""
+    def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any, heavy: bool = False) -> np.ndarray:
+        """The results of ``kernel(X_b, *params)``, (K, n_b) each, side by side in the order of the rows: (K, N).
+
+        `heavy` says that a row costs much more than its logits.
+        """
 
     def row_buffers(self, size: int) -> Buffers | None:
         """One (size, n_b) array per block for values that belong to rows, or None if they would not fit."""

@@ -35,7 +35,7 @@ __all__ = [
     "softmax_moments",
 ]
 
-_BLOCK_VALUES = 1 << 18
+_BLOCK_VALUES = 1 << 19
 """Logits held at a time: rows x classes x nodes."""
 _SEED = 7
 

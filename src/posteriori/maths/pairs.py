@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.maths.quadratic import quadratic_forms, weighted_grams
+from posteriori.maths.quadratic import packed_grams, quadratic_forms, unpacked
 from posteriori.maths.softmax import contract, probabilities
 
 __all__ = [
@@ -48,11 +48,11 @@ def pair_products(P: np.ndarray) -> np.ndarray:
 
 
 def pair_grams(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
-    """sum_n c_n p_nk p_nl x_n x_n^T for each pair, (pairs, D', D'), x_n with its intercept."""
+    """sum_n c_n p_nk p_nl x_n x_n^T for each pair, x_n with its intercept, as `packed_grams`."""
     weights = pair_products(probabilities(X, theta, P))
     if c is not None:
         weights *= c
-    return weighted_grams(X, weights, theta.shape[1] > X.shape[1])
+    return packed_grams(X, weights, theta.shape[1] > X.shape[1])
 
 
 def contrasts(K: int) -> np.ndarray:
@@ -69,18 +69,21 @@ def contrasts(K: int) -> np.ndarray:
     return Q
 
 
-def hessian_from_pairs(grams: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """sum_{k<l} (q_k - q_l)(q_k - q_l)^T kron G_kl for a basis (K, J) with rows q_k, shape (J D', J D')."""
+def hessian_from_pairs(grams: np.ndarray, basis: np.ndarray, D: int) -> np.ndarray:
+    """sum_{k<l} (q_k - q_l)(q_k - q_l)^T kron G_kl for a basis (K, J) with rows q_k, shape (J D', J D').
+
+    The grams of the pairs may be packed; D is the side of each.
+    """
     K, J = basis.shape
-    D = grams.shape[-1]
+    flat = grams.reshape(len(grams), -1)
     k, m = np.triu_indices(K, 1)
     differences = basis[k] - basis[m]
+    i, j = np.triu_indices(J)
+    blocks = (differences[:, i] * differences[:, j]).T @ flat  # one for each pair of coordinates
+    blocks = unpacked(blocks if grams.ndim == 2 else blocks.reshape(-1, D, D), D)
     H = np.empty((J, D, J, D))
-    for i in range(J):
-        for j in range(i, J):
-            H[i, :, j, :] = np.tensordot(differences[:, i] * differences[:, j], grams, axes=1)
-            if j > i:
-                H[j, :, i, :] = H[i, :, j, :]
+    H[i, :, j, :] = blocks
+    H[j, :, i, :] = blocks
     return H.reshape(J * D, J * D)
 
 
@@ -135,7 +138,7 @@ def log_det_slope(
 ) -> np.ndarray:
     """d/dtheta of tr(S H(theta)) with S held, (K, D'): the slope of log|H| when S is its inverse.
 
-    `forms` are those of `pair_forms(S)`; the leverage of a row is tr(V_n Lambda_n) = sum_{k<l} p_k p_l v_kl.
+    `forms` are those of `pair_forms(S)`, packed or not. A row's leverage is tr(V_n Lambda_n) = sum_{k<l} p_k p_l v_kl.
     """
     with_intercept = theta.shape[1] > X.shape[1]
     P = probabilities(X, theta, P)

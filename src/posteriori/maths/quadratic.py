@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from posteriori.maths.softmax import add_intercept, gram
 
-__all__ = ["quadratic_forms", "weighted_grams"]
+__all__ = ["packed_forms", "packed_grams", "quadratic_forms", "unpacked", "weighted_grams"]
 
 _PACKED_FEATURES = 96
 """Up to here packed rows fit the cache."""
@@ -34,23 +34,47 @@ def weighted_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndar
            [[13.,  5.],
             [ 5.,  2.]]])
     """
+    return unpacked(packed_grams(X, weights, with_intercept), X.shape[1] + with_intercept)
+
+
+def packed_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:
+    """The same, packed into (m, D' (D' + 1) / 2) where there are few features: what sums over blocks should carry."""
     D = X.shape[1] + with_intercept
     if sp.issparse(X) or D > _PACKED_FEATURES:
-        return np.stack([gram(X, w, with_intercept) for w in weights])
+        grams = np.stack([gram(X, w, with_intercept) for w in weights])
+        return grams[:, *np.triu_indices(D)] if D <= _PACKED_FEATURES else grams
     Z = add_intercept(X) if with_intercept else X
     total = np.zeros((len(weights), D * (D + 1) // 2))
     part = np.empty_like(total)
     for rows, packed in _packed_rows(Z):
         total += np.matmul(weights[:, rows], packed.T, out=part)
-    upper = np.triu_indices(D)
-    out = np.empty((len(weights), D, D))
-    out[:, upper[0], upper[1]] = total
-    out[:, upper[1], upper[0]] = total
+    return total
+
+
+def unpacked(grams: np.ndarray, D: int) -> np.ndarray:
+    """(m, D, D) from packed grams; those that never were packed as they are."""
+    if grams.ndim == 3:
+        return grams
+    i, j = np.triu_indices(D)
+    out = np.empty((len(grams), D, D))
+    out[:, i, j] = grams
+    out[:, j, i] = grams
     return out
 
 
+def packed_forms(S: np.ndarray) -> np.ndarray:
+    """Matrices (m, D, D), ready for `quadratic_forms` of many blocks: packed where there are few features."""
+    D = S.shape[1]
+    if D > _PACKED_FEATURES:
+        return S
+    i, j = np.triu_indices(D)
+    entries = S[:, i, j] + S[:, j, i]
+    entries[:, i == j] *= 0.5
+    return entries
+
+
 def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
-    """[x_n, 1]^T S_m [x_n, 1] for matrices (m, D', D'), symmetric or not, shape (m, n).
+    """[x_n, 1]^T S_m [x_n, 1], shape (m, n), for matrices (m, D', D'), symmetric or not, or their `packed_forms`.
 
     >>> quadratic_forms(np.array([[2.0], [3.0]]), np.array([[[1.0, 4.0], [0.0, 1.0]]]), True)
     array([[13., 22.]])
@@ -58,7 +82,7 @@ def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
     n, D = X.shape[0], X.shape[1] + with_intercept
     out = np.empty((len(S), n))
     if sp.issparse(X):
-        for m, S_m in enumerate(S):
+        for m, S_m in enumerate(_spread(S, D) if S.ndim == 2 else S):
             out[m] = X.multiply(X @ S_m[: X.shape[1], : X.shape[1]]).sum(axis=1)
             if with_intercept:
                 out[m] += X @ (S_m[:-1, -1] + S_m[-1, :-1]) + S_m[-1, -1]
@@ -68,11 +92,16 @@ def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
         for m, S_m in enumerate(S):
             out[m] = np.einsum("nd,nd->n", Z @ S_m, Z)
         return out
-    upper = np.triu_indices(D)
-    entries = S[:, upper[0], upper[1]] + S[:, upper[1], upper[0]]
-    entries[:, upper[0] == upper[1]] *= 0.5
+    entries = packed_forms(S) if S.ndim == 3 else S
     for rows, packed in _packed_rows(Z):
-        out[:, rows] = entries @ packed
+        np.matmul(entries, packed, out=out[:, rows])
+    return out
+
+
+def _spread(entries: np.ndarray, D: int) -> np.ndarray:
+    """Upper triangular matrices (m, D, D) with the quadratic forms of packed ones."""
+    out = np.zeros((len(entries), D, D))
+    out[:, *np.triu_indices(D)] = entries
     return out
 
 

@@ -162,7 +162,7 @@ class SoftmaxObjective:
     def likelihood_hessian(self, theta: np.ndarray, basis: np.ndarray) -> np.ndarray:
         """H at theta without the prior, in coordinates theta = Q B for a basis Q (K, J): (J D', J D')."""
         grams = self.blocks.map_sum(pair_grams, theta, rows=self._rows(theta), coarse=True)
-        return hessian_from_pairs(grams, basis)
+        return hessian_from_pairs(grams, basis, self.shape[1])
 
     def log_det_slope(self, theta: np.ndarray, forms: np.ndarray) -> np.ndarray:
         """d/dtheta of tr(S H) with S held fixed, (K, D'), S given by the pairs' covariances (pairs, D', D').
@@ -183,7 +183,7 @@ class SoftmaxObjective:
         centred = theta if self.mean is None else theta - self.mean
         pull = self.prior.times(centred)
         value = log_partition - np.vdot(theta, self.moments) + 0.5 * np.vdot(pull, centred)
-        return float(value), gradient - self.moments + pull, hessian_from_pairs(grams, basis)
+        return float(value), gradient - self.moments + pull, hessian_from_pairs(grams, basis, self.shape[1])
 
     def values(self, thetas: np.ndarray) -> np.ndarray:
         """J at each of (S, K, D') parameters, (S,)."""
