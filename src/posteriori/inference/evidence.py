@@ -159,8 +159,8 @@ def _climb_few(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluation
     steepness = np.diag(np.clip(point.determined, 0.4, 1.0))
     while True:
         step, free = _broyden_step(best, steepness, bounds)
-        settled = not free.any() or 0.5 * abs(float(best.gradient @ step)) < _ENOUGH
-        if (settled and len(evidence.path) > 1) or not free.any():
+        settled = 0.5 * abs(float(best.gradient @ step)) < _ENOUGH
+        if not free.any() or not step.any() or (settled and len(evidence.path) > 1):
             break
         if len(evidence.path) >= max_evaluations:
             return False
