@@ -45,6 +45,13 @@ class Target:
     probs: np.ndarray | None
     weights: np.ndarray | None
 
+    def one_hot(self, rows: Any) -> np.ndarray:
+        """Y of some rows, (n, K): one-hot or soft, as given."""
+        if self.codes is None:
+            assert self.probs is not None
+            return self.probs[rows]
+        return np.eye(len(self.classes))[self.codes[rows]]
+
 
 def read_target(
     y: Any, *, n_rows: int, classes: Any = None, sample_weight: Any = None, class_weight: Any = None

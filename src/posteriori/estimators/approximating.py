@@ -110,5 +110,4 @@ def _referee_rows(blocks: MemoryBlocks, target: Target) -> tuple[np.ndarray, np.
     if rows.size > most:
         rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
     X = blocks.features(rows)
-    Y = np.eye(K)[target.codes[rows]] if target.codes is not None else target.probs[rows]  # type: ignore[index]
-    return X, Y, weights[rows]
+    return X, target.one_hot(rows), weights[rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,28 +14,19 @@ from sklearn.utils.validation import check_is_fitted
 from posteriori.data import Features, MemoryBlocks, Target, one_blas_thread, raise_if_not_finite, usable_threads
 from posteriori.estimators import describing, predicting, tables
 from posteriori.estimators.bayesian_fit import BayesianFit, bayesian_fit
+from posteriori.estimators.cautions import warn_of
 from posteriori.estimators.label_noise import clean_label_shares
 from posteriori.estimators.progress import progress
 from posteriori.estimators.reading import read_for_fit, read_for_prediction, read_labels, remember_features
-from posteriori.estimators.settings import BayesianSettings, is_number, validated_solver
+from posteriori.estimators.settings import PREDICTIVES, BayesianSettings, bayesian_settings, is_number
 from posteriori.estimators.standardising import StandardLikelihood, standard_likelihood
-from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
 from posteriori.inference import Solver, Status
-from posteriori.models.coordinates import Coordinates
-from posteriori.models.precision import DiagonalPrecision
-from posteriori.models.prior import GaussianPrior, Prior
+from posteriori.models.prior import GaussianPrior
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["BayesianSoftmaxRegression", "Uncertainty"]
-
-_APPROXIMATIONS = ("auto", "laplace", "variational", "importance")
-_POSTERIORS = ("auto", "full", "kronecker", "diagonal")
-_PREDICTIVES = ("quasi", "sample", "probit", "plugin")
-_PRIORS = ("evidence", "ard", "jeffreys")
-_WORSE, _WORSE_NATS = 0.02, 0.01
-"""By how much a posterior may predict left-out rows worse than its mode before a warning: share and nats."""
 
 
 class Uncertainty(NamedTuple):
@@ -161,7 +151,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        settings = self._settings()
+        settings = bayesian_settings(self)
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight)
         if target.weights is not None and not target.weights.any():
             raise ValueError("All sample weights are zero: there is nothing to learn from.")
@@ -175,7 +165,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         self._drawn_from = settings.random_state
         if self.solution_.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        self._warn()
+        warn_of(self.solution_, int(self.n_draws))
         return self
 
     def _fit_with_noise(
@@ -210,56 +200,6 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
                 break
         return likelihood, bayesian_fit(likelihood, noisy, settings), rate
 
-    def _settings(self) -> BayesianSettings:
-        """What was asked for, checked."""
-        solver = validated_solver(self)
-        for name, allowed in (
-            ("approximation", _APPROXIMATIONS),
-            ("posterior", _POSTERIORS),
-            ("predictive", _PREDICTIVES),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name}={getattr(self, name)!r} is unknown: use one of {[*allowed]}.")
-        for name in ("n_nodes", "n_draws"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 2:
-                raise ValueError(f"{name}={value!r} must be a whole number of at least 2.")
-        noise = self.label_noise
-        if not (noise is None or noise == "estimate" or (is_number(noise) and 0 <= float(noise) < 1)):
-            raise ValueError(f"label_noise={noise!r} must be None, 'estimate' or a rate from 0 to below 1.")
-        prior = self.prior
-        if isinstance(prior, str):
-            if prior not in _PRIORS:
-                raise ValueError(f"prior={prior!r} is unknown: use one of {[*_PRIORS]}, a number or a GaussianPrior.")
-        elif is_number(prior):
-            if not 0 < float(prior) < np.inf:
-                raise ValueError(
-                    f"prior={prior!r} must be a positive precision. For maximum likelihood use "
-                    "SoftmaxRegression(alpha=0), for a flat prior that stays finite prior='jeffreys'."
-                )
-            prior = GaussianPrior(precision=float(prior))
-        elif not isinstance(prior, GaussianPrior):
-            raise ValueError(f"prior={prior!r} must be one of {[*_PRIORS]}, a number or a GaussianPrior.")
-        if self.approximation in ("variational", "importance") and self.posterior in ("kronecker", "diagonal"):
-            raise ValueError(
-                f"approximation={self.approximation!r} needs a full posterior, and posterior={self.posterior!r} was "
-                "asked for: use approximation='laplace', or posterior='full'."
-            )
-        return BayesianSettings(
-            prior=prior,
-            approximation=self.approximation,
-            posterior=self.posterior,
-            fit_intercept=bool(self.fit_intercept),
-            solver=solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            n_draws=int(self.n_draws),
-            random_state=self._seed(),
-        )
-
-    def _seed(self) -> int:
-        return 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
-
     def _store(
         self,
         features: Features,
@@ -277,53 +217,12 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         self.coef_ = theta[:, :D].copy()
         self.intercept_ = theta[:, D].copy() if theta.shape[1] > D else np.zeros(len(theta))
         self.log_evidence_, self.label_noise_ = fit.log_evidence, rate
-        self.prior_ = None if fit.prior is None else _in_data_units(fit.prior, coordinates, D)
+        self.prior_ = None if fit.prior is None else fit.prior.in_data_units(coordinates, D)
         self._coordinates, self._mode, self._posterior = coordinates, fit.theta, fit.posterior
         self._precision = None if fit.prior is None else fit.prior.precision
         sizes = likelihood.observed.class_sizes
         self._class_sizes = sizes / sizes.sum()
         self._offset = np.zeros(len(sizes))
-
-    def _warn(self) -> None:
-        solution = self.solution_
-        if solution.status is not Status.CONVERGED:
-            warnings.warn(
-                f"Not converged ({solution.status.value}): after {solution.n_iter} iterations J is about "
-                f"{solution.gap:.2g} above its minimum. Raise max_iter, or use solver='auto'.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        if solution.evidence_converged is False:
-            warnings.warn(
-                "The search for the prior of largest evidence ended before its top: give the precision as a number, "
-                "or look at solution_.evidence_path.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        if solution.approximation_converged is False:
-            warnings.warn(
-                "The variational posterior had not settled when its steps ended: compare solution_.bound with "
-                "log_evidence_, or use a stronger prior.",
-                ApproximationWarning,
-                stacklevel=3,
-            )
-        if solution.scores:
-            plugin, chosen = solution.scores["plugin"], solution.scores[solution.approximation]
-            if chosen - plugin > max(_WORSE * plugin, _WORSE_NATS):
-                warnings.warn(
-                    f"The {solution.approximation} posterior predicts left-out rows worse than its mode alone: "
-                    f"log-loss {chosen:.3g} against {plugin:.3g}. Classes are nearly separable; consider "
-                    "predictive='plugin' for probabilities, and distrust the intervals.",
-                    ApproximationWarning,
-                    stacklevel=3,
-                )
-        if solution.k_hat is not None and solution.k_hat > min(0.7, 1.0 - 1.0 / np.log10(self.n_draws)):
-            warnings.warn(
-                f"Importance weights are unreliable (k-hat {solution.k_hat:.2f}, worth "
-                f"{solution.effective_sample_size:.0f} draws): use approximation='variational', or more draws.",
-                ApproximationWarning,
-                stacklevel=3,
-            )
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities averaged over the posterior, (n, K)."""
@@ -399,13 +298,13 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         if isinstance(class_prior, dict):
             missing = [c for c in self.classes_ if c not in class_prior]
             if missing or len(class_prior) != len(self.classes_):
-                raise ValueError(f"class_prior must name each of {list(self.classes_)}, and no other class.")
+                raise ValueError(f"class_prior must name each of {self.classes_.tolist()}, and no other class.")
             class_prior = [class_prior[c] for c in self.classes_]
         new = np.asarray(class_prior, dtype=np.float64)
         if new.shape != self._class_sizes.shape or not (np.isfinite(new).all() and (new > 0).all()):
             raise ValueError(f"class_prior must be {len(self.classes_)} positive numbers, one for each class.")
         if not (self._class_sizes > 0).all():
-            empty = list(self.classes_[self._class_sizes == 0])
+            empty = self.classes_[self._class_sizes == 0].tolist()
             raise ValueError(f"Classes {empty} had no rows in the fit: their odds cannot be re-weighted.")
         other = copy.copy(self)
         shift = np.log(new / new.sum()) - np.log(self._class_sizes)
@@ -483,8 +382,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         """Probabilities (K, n), or their logarithms, without label noise."""
         check_fitted(self)
         K = len(self.classes_)
-        if self.predictive not in _PREDICTIVES:
-            raise ValueError(f"predictive={self.predictive!r} is unknown: use one of {[*_PREDICTIVES]}.")
+        if self.predictive not in PREDICTIVES:
+            raise ValueError(f"predictive={self.predictive!r} is unknown: use one of {[*PREDICTIVES]}.")
         if self.predictive == "plugin":
             return self._map(X, K, predicting.plugin, self._mode, self._offset, log)
         if self.predictive == "probit":
@@ -518,19 +417,5 @@ def check_fitted(model: BayesianSoftmaxRegression) -> BayesianSoftmaxRegression:
 
 def _check_level(level: Any) -> float:
     if not is_number(level) or not 0.0 < float(level) < 1.0:
-        raise ValueError(f"level={level!r} must lie between 0 and 1.")
+        raise ValueError(f"level={level!r} must lie between 0 and 1: 95 % is 0.95.")
     return float(level)
-
-
-def _in_data_units(prior: Prior, coordinates: Coordinates, D: int) -> GaussianPrior:
-    """The prior as a user would state it, in the units of the data."""
-    K, width = prior.precision.diagonal.shape
-    mean: Any = 0.0 if prior.mean is None else coordinates.outward(prior.mean)
-    if isinstance(prior.precision, DiagonalPrecision):
-        weights = prior.precision.values[:, :D] * np.asarray(coordinates.unit) ** 2
-        weak = float(prior.precision.values[0, D]) if width > D else None
-        same = bool(np.allclose(weights, weights.flat[0], rtol=1e-12, atol=0.0))
-        return GaussianPrior(mean, float(weights.flat[0]) if same else weights, weak)
-    inverse = np.kron(np.eye(K), np.linalg.inv(coordinates.outward_matrix(width)))
-    R = inverse.T @ prior.precision.matrix(np.eye(K)) @ inverse
-    return GaussianPrior(mean, 0.5 * (R + R.T))

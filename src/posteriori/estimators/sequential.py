@@ -50,13 +50,8 @@ class Sequential:
         for start in range(0, X.shape[0], at_once):
             rows = slice(start, start + at_once)
             block = X[rows].toarray() if sp.issparse(X) else np.asarray(X[rows], dtype=np.float64)
-            if target.codes is not None:
-                Y = np.zeros((block.shape[0], self.precision.shape[0]))
-                Y[np.arange(block.shape[0]), target.codes[rows]] = 1.0
-            else:
-                Y = target.probs[rows]  # type: ignore[index]
             self.moments.add(block, weights[rows])
-            self._steps(block, Y, weights[rows])
+            self._steps(block, target.one_hot(rows), weights[rows])
 
     def _count_pass(self, X: Any) -> None:
         """Recognise a call that begins with the rows of the very first one as the start of another pass."""

@@ -8,11 +8,17 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from posteriori.inference import LBFGS, Automatic, GradientDescent, Iterate, Newton, Solver, StochasticGradient
+from posteriori.models.prior import GaussianPrior
 
-__all__ = ["BayesianSettings", "is_number", "validated_solver"]
+__all__ = ["PREDICTIVES", "BayesianSettings", "bayesian_settings", "is_number", "validated_solver"]
 
+_APPROXIMATIONS = ("auto", "laplace", "variational", "importance")
+_POSTERIORS = ("auto", "full", "kronecker", "diagonal")
+PREDICTIVES = ("quasi", "sample", "probit", "plugin")
+_PRIORS = ("evidence", "ard", "jeffreys")
 _SOLVERS: dict[str, type[Solver]] = {
     "auto": Automatic,
     "newton": Newton,
@@ -71,3 +77,52 @@ class BayesianSettings:
     def scaled(self) -> bool:
         """Whether the prior is stated for columns of unit spread."""
         return isinstance(self.prior, str) or bool(self.prior.autoscale)
+
+
+def bayesian_settings(estimator: Any) -> BayesianSettings:
+    """What was asked for, checked."""
+    solver = validated_solver(estimator)
+    for name, allowed in (
+        ("approximation", _APPROXIMATIONS),
+        ("posterior", _POSTERIORS),
+        ("predictive", PREDICTIVES),
+    ):
+        if getattr(estimator, name) not in allowed:
+            raise ValueError(f"{name}={getattr(estimator, name)!r} is unknown: use one of {[*allowed]}.")
+    for name in ("n_nodes", "n_draws"):
+        value = getattr(estimator, name)
+        if not isinstance(value, (int, np.integer)) or value < 2:
+            raise ValueError(f"{name}={value!r} must be a whole number of at least 2.")
+    noise = estimator.label_noise
+    if not (noise is None or noise == "estimate" or (is_number(noise) and 0 <= float(noise) < 1)):
+        raise ValueError(f"label_noise={noise!r} must be None, 'estimate' or a rate from 0 to below 1.")
+    prior = estimator.prior
+    if isinstance(prior, str):
+        if prior not in _PRIORS:
+            raise ValueError(f"prior={prior!r} is unknown: use one of {[*_PRIORS]}, a number or a GaussianPrior.")
+    elif is_number(prior):
+        if not 0 < float(prior) < np.inf:
+            raise ValueError(
+                f"prior={prior!r} must be a positive precision. For maximum likelihood use "
+                "SoftmaxRegression(alpha=0), for a flat prior that stays finite prior='jeffreys'."
+            )
+        prior = GaussianPrior(precision=float(prior))
+    elif not isinstance(prior, GaussianPrior):
+        raise ValueError(f"prior={prior!r} must be one of {[*_PRIORS]}, a number or a GaussianPrior.")
+    if estimator.approximation in ("variational", "importance") and estimator.posterior in ("kronecker", "diagonal"):
+        raise ValueError(
+            f"approximation={estimator.approximation!r} needs a full posterior, and posterior={estimator.posterior!r} "
+            "was asked for: use approximation='laplace', or posterior='full'."
+        )
+    seed = 0 if estimator.random_state is None else int(check_random_state(estimator.random_state).randint(2**31))
+    return BayesianSettings(
+        prior=prior,
+        approximation=estimator.approximation,
+        posterior=estimator.posterior,
+        fit_intercept=bool(estimator.fit_intercept),
+        solver=solver,
+        tol=estimator.tol,
+        max_iter=estimator.max_iter,
+        n_draws=int(estimator.n_draws),
+        random_state=seed,
+    )

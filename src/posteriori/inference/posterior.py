@@ -7,6 +7,7 @@ in one basis U common to all rows, f = m + U diag(sqrt v_n) z.
 
 from __future__ import annotations
 
+from abc import ABC
 from copy import copy
 from functools import cached_property
 from typing import Any, Protocol
@@ -190,7 +191,7 @@ class FullPosterior:
         return logits_at_nodes(F, reference_covariance(self.pair_variances(X), len(self.mean)), nodes)
 
 
-class _BasisPosterior:
+class _BasisPosterior(ABC):
     """Logits independent in one basis U (K, J) for all rows."""
 
     mean: np.ndarray

@@ -33,6 +33,19 @@ class Prior:
         """Whether relabelling the classes leaves it as it is: then K - 1 contrasts say everything."""
         return self.precision.exchangeable and (self.mean is None or bool((self.mean == self.mean[0]).all()))
 
+    def in_data_units(self, coordinates: Coordinates, D: int) -> GaussianPrior:
+        """As a user would state it, for D features: the inverse of `GaussianPrior.within`."""
+        K, width = self.precision.diagonal.shape
+        mean: Any = 0.0 if self.mean is None else coordinates.outward(self.mean)
+        if isinstance(self.precision, DiagonalPrecision):
+            weights = self.precision.values[:, :D] * np.asarray(coordinates.unit) ** 2
+            weak = float(self.precision.values[0, D]) if width > D else None
+            same = bool(np.allclose(weights, weights.flat[0], rtol=1e-12, atol=0.0))
+            return GaussianPrior(mean, float(weights.flat[0]) if same else weights, weak)
+        inverse = np.kron(np.eye(K), np.linalg.inv(coordinates.outward_matrix(width)))
+        R = inverse.T @ self.precision.matrix(np.eye(K)) @ inverse
+        return GaussianPrior(mean, 0.5 * (R + R.T))
+
 
 @dataclass
 class GaussianPrior:
