@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import logsumexp
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_digits, load_iris, load_wine
 
 import posteriori
 from posteriori import ApproximationWarning, BayesianSoftmaxRegression, GaussianPrior, Status
@@ -37,6 +37,20 @@ def test_nearly_separable_classes_get_the_variational_posterior(X, y):
     assert solution.structure == "full"
     assert "parameters" in solution.structure_reason
     assert solution.bound < model.log_evidence_ + 0.5
+
+
+@pytest.mark.filterwarnings("ignore:The variational posterior")
+def test_the_variational_posterior_is_reached_from_far_away():
+    """With a weak prior and classes that hardly overlap, Laplace's Gaussian is far too wide to start from."""
+    X, y = load_digits(return_X_y=True)
+    chosen = np.random.default_rng(0).permutation(len(y))
+    train, test = chosen[:600], chosen[600:1200]
+    prior = GaussianPrior(precision=0.01, autoscale=True)
+    model = BayesianSoftmaxRegression(prior, approximation="variational").fit(X[train], y[train])
+    assert model.solution_.bound > -400.0  # stuck on the way it was -800, with another seed -2,200
+    plugin = -model.set_params(predictive="plugin").predict_log_proba(X[test])[np.arange(600), y[test]].mean()
+    averaged = -model.set_params(predictive="quasi").predict_log_proba(X[test])[np.arange(600), y[test]].mean()
+    assert averaged < 1.5 * plugin
 
 
 @pytest.mark.parametrize("approximation", ["laplace", "variational"])

@@ -2,9 +2,10 @@ r"""The Gaussian closest to the posterior: q = N(m, S) that maximises a bound on
 
 .. math:: B(m, S) = \mathbb{E}_q[\log p(Y \mid X, \theta)] - \mathrm{KL}(q \,\|\, p) \le \log p(Y \mid X).
 
-Where it is stationary, S^{-1} = E_q[H_lik] + R and the averaged gradient vanishes. Each step moves the precision
-towards that and the mean by a Newton step with it (natural gradients). Full steps settle in a few rounds where
-Laplace's Gaussian was nearly right already; where it was far too wide they swing to and fro, and are shortened.
+Where it is stationary, S^{-1} = E_q[H_lik] + R and the averaged gradient vanishes. Each step goes a share rho of the
+way to that in the precision, and the same share of a Newton step in the mean (natural gradients). Full steps settle in
+a few rounds where Laplace's Gaussian was nearly right already; where it was far too wide they swing to and fro: rho
+halves when a step loses and grows again when one gains.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from posteriori.maths.integrals import Nodes, normal_nodes
 
 __all__ = ["Variational", "variational"]
 
-_SHORTEST = 0.25
-"""Share of a full step in the precision; shorter ones gain nothing."""
+_SHORTEST = 0.02
+"""Share of a full step; when one this short still loses, the errors of the averages are all that is left."""
+
+_GROWTH = 1.2
+"""Of the share, after a step that gained."""
 
 
 @dataclass(frozen=True)
@@ -55,37 +59,34 @@ class _Terms(NamedTuple):
 
 
 def variational(
-    problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray, n_nodes: int = 128, max_iter: int = 40
+    problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray, n_nodes: int = 128, max_iter: int = 60
 ) -> Variational:
     """From N(theta, (H_lik + R)^{-1}) to the best Gaussian, until a step gains next to nothing.
 
     The averages are over fixed nodes, whose errors are a small fraction of the bound: it is not climbed further.
     """
     nodes = normal_nodes(problem.shape[0] - 1, n_nodes)
-    wide = full_posterior(problem, theta, H_lik)
-    R = problem.prior.matrix(wide.basis)
+    posterior, H = full_posterior(problem, theta, H_lik), H_lik
+    R = problem.prior.matrix(posterior.basis)
     log_det_R = float(np.linalg.slogdet(R)[1])
-    H = _terms(problem, wide, R, log_det_R, nodes).curvature
-    posterior = full_posterior(problem, theta, H)
     now = _terms(problem, posterior, R, log_det_R, nodes)
-    rho, converged, n_iter = 1.0, False, 2
-    while n_iter < max_iter and not converged:
-        tol = 0.005 + 5e-4 * abs(now.bound)
+    rho, idle, n_iter = 1.0, 0, 1
+    while n_iter < max_iter and idle < 2 and rho > _SHORTEST:
+        tol = 0.01 + 2e-3 * abs(now.bound)
         H_next = (1.0 - rho) * H + rho * now.curvature
         proposed = full_posterior(problem, posterior.mean, H_next)
-        proposed = proposed.about(posterior.mean - proposed.solve(now.slope))
+        proposed = proposed.about(posterior.mean - rho * proposed.solve(now.slope))
         found = _terms(problem, proposed, R, log_det_R, nodes)
         n_iter += 1
-        if not found.bound >= now.bound - tol and rho > _SHORTEST:
-            rho = max(_SHORTEST, 0.5 * rho)
-            continue
-        if not found.bound >= now.bound - tol:
-            break
-        converged = found.bound - now.bound < tol
-        H, posterior, now = H_next, proposed, found
+        gain = found.bound - now.bound
+        # little gained: the end, or a step that overshot by as much as it gained; a shorter one will tell
+        idle = idle + 1 if abs(gain) <= rho * tol else 0
+        rho = min(1.0, _GROWTH * rho) if gain > rho * tol else 0.5 * rho
+        if gain >= -tol:
+            H, posterior, now = H_next, proposed, found
     # the precision that goes with the averages exactly: each row's share in it is then known
     last = full_posterior(problem, posterior.mean, now.curvature)
-    return Variational(last, now.bound, posterior, converged, n_iter)
+    return Variational(last, now.bound, posterior, idle == 2, n_iter)
 
 
 def _terms(
