@@ -82,7 +82,7 @@ def contract(R: np.ndarray, X: Any, with_intercept: bool) -> np.ndarray:
     if sp.issparse(X):
         out[:, : X.shape[1]] = (X.T @ np.ascontiguousarray(R.T)).T
     else:
-        out[:, : X.shape[1]] = R @ X
+        out[:, : X.shape[1]] = np.dot(R, X)  # not R @ X, which keeps other threads waiting while the result is small
     if with_intercept:
         out[:, -1] = R.sum(axis=1)
     return out
@@ -103,7 +103,7 @@ def gram(X: Any, weight: np.ndarray, with_intercept: bool) -> np.ndarray:
     np.multiply(X, root[:, None], out=Z[:, : X.shape[1]])
     if with_intercept:
         Z[:, -1] = root
-    return Z.T @ Z
+    return np.dot(Z.T, Z)
 
 
 def scatter(X: Any, Y: Any, c: np.ndarray | None, mean: np.ndarray) -> np.ndarray:
@@ -162,8 +162,11 @@ def observed_moments(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int
     R = one_hot(Y, c, n_classes)
     n, D = X.shape
     T = np.empty((n_classes, D + 1))
-    product = R @ X if not sp.issparse(X) or sp.issparse(R) else sp.csr_array(R) @ X
-    T[:, :D] = product.toarray() if sp.issparse(product) else product
+    if sp.issparse(X):
+        product = (R if sp.issparse(R) else sp.csr_array(R)) @ X
+        T[:, :D] = product.toarray() if sp.issparse(product) else product
+    else:
+        T[:, :D] = R @ X if sp.issparse(R) else np.dot(R, X)
     T[:, D] = R.sum(axis=1)
     weights = np.ones(n) if c is None else c
     dense = not sp.issparse(X)
@@ -265,7 +268,7 @@ def class_mixing(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.
     """A = sum_n c_n (diag P_n - P_n P_n^T), shape (K, K): the Hessian of the intercepts."""
     P = probabilities(X, theta, P)
     R = P if c is None else P * c
-    A = -(R @ P.T)
+    A = -np.dot(R, P.T)
     A[np.diag_indices_from(A)] += R.sum(axis=1)
     return A
 
