@@ -14,7 +14,10 @@ __version__ = "0.1.0"
 _HOME = {
     "SoftmaxRegression": "posteriori.estimators",
     "BayesianSoftmaxRegression": "posteriori.estimators",
+    "GaussianClassifier": "posteriori.estimators",
     "GaussianPrior": "posteriori.models",
+    "NormalInverseWishartPrior": "posteriori.models",
+    "RidgePrior": "posteriori.models",
     "Newton": "posteriori.inference",
     "LBFGS": "posteriori.inference",
     "GradientDescent": "posteriori.inference",
@@ -24,6 +27,7 @@ _HOME = {
     "ApproximationWarning": "posteriori.exceptions",
     "ConvergenceWarning": "posteriori.exceptions",
     "SeparationWarning": "posteriori.exceptions",
+    "SingularWarning": "posteriori.exceptions",
     "walkthrough": "posteriori.report",
 }
 
@@ -32,10 +36,14 @@ __all__ = [
     "ApproximationWarning",
     "BayesianSoftmaxRegression",
     "ConvergenceWarning",
+    "GaussianClassifier",
     "GaussianPrior",
     "GradientDescent",
     "Newton",
+    "NormalInverseWishartPrior",
+    "RidgePrior",
     "SeparationWarning",
+    "SingularWarning",
     "SoftmaxRegression",
     "Solution",
     "Status",
@@ -45,10 +53,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from posteriori.estimators import BayesianSoftmaxRegression, SoftmaxRegression
-    from posteriori.exceptions import ApproximationWarning, ConvergenceWarning, SeparationWarning
+    from posteriori.estimators import BayesianSoftmaxRegression, GaussianClassifier, SoftmaxRegression
+    from posteriori.exceptions import ApproximationWarning, ConvergenceWarning, SeparationWarning, SingularWarning
     from posteriori.inference import LBFGS, GradientDescent, Newton, Solution, Status, StochasticGradient
-    from posteriori.models import GaussianPrior
+    from posteriori.models import GaussianPrior, NormalInverseWishartPrior, RidgePrior
     from posteriori.report import walkthrough
 
 

@@ -2,7 +2,7 @@
 
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["ApproximationWarning", "ConvergenceWarning", "SeparationWarning"]
+__all__ = ["ApproximationWarning", "ConvergenceWarning", "SeparationWarning", "SingularWarning"]
 
 
 class SeparationWarning(ConvergenceWarning):
@@ -11,3 +11,7 @@ class SeparationWarning(ConvergenceWarning):
 
 class ApproximationWarning(UserWarning):
     """A posterior was approximated badly: its predictions or its weights are not to be trusted as they stand."""
+
+
+class SingularWarning(UserWarning):
+    """A covariance has no inverse: too few rows for its features, or a feature that is constant within a class."""

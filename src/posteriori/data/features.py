@@ -8,7 +8,7 @@ which sees every value anyway; `raise_if_not_finite` then finds the culprit.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +141,13 @@ def column(X: Any, name: str, *, argument: str) -> np.ndarray:
     return as_array(table[name].to_native())
 
 
-def raise_if_not_finite(matrix: np.ndarray | sp.csr_array, names: list[str] | None, *, argument: str = "X") -> None:
+def raise_if_not_finite(
+    matrix: np.ndarray | sp.csr_array,
+    names: list[str] | None,
+    *,
+    argument: str = "X",
+    missing_allowed: bool = False,
+) -> None:
     """Raise if a value is NaN or infinite, naming its column and row; otherwise do nothing.
 
     Parameters
@@ -151,6 +157,8 @@ def raise_if_not_finite(matrix: np.ndarray | sp.csr_array, names: list[str] | No
         Column names; without them columns are numbered.
     argument : str
         The name of the matrix in the message.
+    missing_allowed : bool
+        Whether NaN is in order.
 
     Raises
     ------
@@ -166,7 +174,8 @@ def raise_if_not_finite(matrix: np.ndarray | sp.csr_array, names: list[str] | No
     """
     if matrix.dtype.kind != "f":
         return
-    where = _first_not_finite_sparse(matrix) if sp.issparse(matrix) else _first_not_finite_dense(matrix)
+    bad = np.isinf if missing_allowed else _not_finite
+    where = _first_sparse(matrix, bad) if sp.issparse(matrix) else _first_dense(matrix, bad)
     if where is None:
         return
     n, d, value = where
@@ -332,20 +341,24 @@ def _numbers_from_objects(values: np.ndarray) -> np.ndarray:
         raise type(error)(f"X must hold numbers, and one of its objects is none: {error}") from error
 
 
-def _first_not_finite_dense(matrix: np.ndarray) -> tuple[int, int, float] | None:
-    """Row, column and value of the first value that is not finite."""
+def _not_finite(values: np.ndarray) -> np.ndarray:
+    return ~np.isfinite(values)
+
+
+def _first_dense(matrix: np.ndarray, is_bad: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int, float] | None:
+    """Row, column and value of the first bad value."""
     for start in range(0, len(matrix), _ROWS_AT_ONCE):
         rows = matrix[start : start + _ROWS_AT_ONCE]
-        bad = ~np.isfinite(rows)
+        bad = is_bad(rows)
         if bad.any():
             n, d = divmod(int(bad.argmax()), matrix.shape[1])
             return start + n, d, float(rows[n, d])
     return None
 
 
-def _first_not_finite_sparse(matrix: sp.csr_array) -> tuple[int, int, float] | None:
-    """Row, column and value of the first stored value that is not finite."""
-    bad = ~np.isfinite(matrix.data)
+def _first_sparse(matrix: sp.csr_array, is_bad: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int, float] | None:
+    """Row, column and value of the first stored bad value."""
+    bad = is_bad(matrix.data)
     if not bad.any():
         return None
     i = int(bad.argmax())

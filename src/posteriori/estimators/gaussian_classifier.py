@@ -1,0 +1,467 @@
+"""Gaussian generative classifiers: naive Bayes, linear and quadratic discriminant analysis, made Bayesian."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+
+from posteriori.data import Features, MemoryBlocks, Target, one_blas_thread, raise_if_not_finite, usable_threads
+from posteriori.estimators.gaussian_choice import GaussianSettings, KeptRows
+from posteriori.estimators.gaussian_fit import GaussianFit, fit_gaussian
+from posteriori.estimators.reading import (
+    check_features,
+    read_for_fit,
+    read_for_prediction,
+    read_labels,
+    remember_features,
+)
+from posteriori.estimators.settings import is_number
+from posteriori.estimators.softmax_regression import SoftmaxRegression
+from posteriori.exceptions import ConvergenceWarning, SingularWarning
+from posteriori.maths import softmax as kernels
+from posteriori.models.class_densities import draw, log_joint
+from posteriori.models.class_statistics import ClassStatistics, Kind, class_statistics
+from posteriori.models.gaussian import STRUCTURES, Structure, scatter_kind
+from posteriori.models.wishart_prior import NormalInverseWishartPrior, RidgePrior
+
+__all__ = ["GaussianClassifier"]
+
+_ESTIMATES = ("mle", "map", "bayes")
+_PRIORS = ("predictive", "evidence")
+_DIAGONAL: tuple[Structure, ...] = ("diagonal", "tied_diagonal", "spherical")
+_MOST_KEPT = 4000
+"""Rows kept to judge priors by."""
+_MOST_SCATTER = 5e7
+"""Numbers in all scatter matrices that "auto" will keep."""
+_FAR = 1e4
+"""Logits at the origin beyond which rows are shifted before they are multiplied."""
+
+
+class GaussianClassifier(ClassifierMixin, BaseEstimator):
+    r"""Gaussian classes: p(k | x) ~ pi_k N(x; mu_k, Sigma_k), by maximum likelihood, MAP, or integrated out.
+
+    One class for what is known as Gaussian naive Bayes (`covariance="diagonal"`), linear ("tied") and quadratic
+    ("full") discriminant analysis. By default all parameters are integrated out: classes have Student t densities, and
+    probabilities know how few rows they rest on. The data are read once.
+
+    Parameters
+    ----------
+    covariance : {"auto", "full", "tied", "diagonal", "tied_diagonal", "spherical"}, default "auto"
+        A matrix for each class, one for all; variances for each class, one set for all; one variance for each class.
+        "auto" takes the simplest that predicts left-out rows as well as the best, within one standard error.
+    estimate : {"bayes", "map", "mle"}, default "bayes"
+    prior : {"predictive", "evidence"}, NormalInverseWishartPrior or RidgePrior, default "predictive"
+        "predictive" chooses strength and scale by the conditional log-probability of left-out rows, "evidence" by the
+        joint evidence of X and y. `RidgePrior` is for "map". Not used by "mle".
+    class_prior : None, (K,) array or dict, default None
+        Class probabilities, in the order of `classes_` or by class; None estimates them.
+    classes : array-like, optional
+        All classes there are: those without rows keep their place in `classes_`. For a target of shape (n, K) also the
+        order of its columns.
+    random_state : int, RandomState or None
+        For `sample`, and for which rows are left out where there are very many.
+    n_jobs : int, optional
+        Threads; None means the usable cores, capped by OMP_NUM_THREADS.
+
+    Attributes
+    ----------
+    means_ : ndarray (K, D)
+    covariances_ : ndarray (K, D, D), (D, D) tied, (K, D) diagonal, (D,) tied diagonal, (K,) spherical
+        With "bayes" the mode, as with "map"; predictions then rest on the whole posterior.
+    class_prior_ : ndarray (K,)
+    class_count_ : ndarray (K,)
+        Weight of the rows of each class.
+    prior_ : NormalInverseWishartPrior, RidgePrior or None
+        As used, in the data's units: passed back, it gives the same fit.
+    log_evidence_ : float
+        log p(X, y); for "mle" and `RidgePrior`, which have no proper prior, Schwarz's approximation (BIC).
+    solution_ : GaussianSolution
+        Structure, scores of the structures, hyperparameters, ridges.
+    classes_, n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    Missing values (NaN) are left out of the product of diagonal densities; other structures refuse them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = GaussianClassifier("tied").fit(X, y)
+    >>> model.predict_proba(X[:1]).round(3)
+    array([[1., 0., 0.]])
+    """
+
+    def __init__(
+        self,
+        covariance: str = "auto",
+        *,
+        estimate: str = "bayes",
+        prior: Any = "predictive",
+        class_prior: Any = None,
+        classes: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.covariance = covariance
+        self.estimate = estimate
+        self.prior = prior
+        self.class_prior = class_prior
+        self.classes = classes
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.covariance in ("auto", "diagonal", "tied_diagonal")
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianClassifier:
+        """Fit the model in one pass over the rows.
+
+        Parameters
+        ----------
+        X : table (pandas, polars, Arrow), array or scipy.sparse matrix, (n, D)
+        y : array-like (n,) of labels, (n, K) of probabilities or counts, or the name of a column of X
+        sample_weight : array-like (n,), number, or the name of a column of X, optional
+
+        Returns
+        -------
+        self
+        """
+        self._validate()
+        features, target, named = read_for_fit(X, y, sample_weight, self.classes, None)
+        self._settings(target.classes, features.matrix.shape[1])
+        statistics, kept = self._read(features, target)
+        fitted = self._derive(statistics, kept, target.classes)
+        remember_features(self, features, named)
+        self._set(fitted, statistics, kept, target.classes)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> GaussianClassifier:
+        """Add rows to those seen so far, by `fit` or `partial_fit`: the result is that of all rows at once.
+
+        Statistics merge exactly, in any order. Priors and structure are chosen anew; of the rows themselves at most
+        4,000, each as likely as any other, are kept for that.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        classes : array-like, optional
+            All classes; needed at the first call unless the estimator's `classes` or these rows hold them all.
+
+        Returns
+        -------
+        self
+        """
+        self._validate()
+        before: ClassStatistics | None = getattr(self, "_statistics", None)
+        if before is not None and classes is not None and list(np.unique(classes)) != list(self.classes_):
+            raise ValueError(
+                f"classes={list(classes)!r} differ from those of the first call, {list(self.classes_)!r}: pass the "
+                "same ones, or None."
+            )
+        declared = self.classes_ if before is not None else classes if classes is not None else self.classes
+        features, target, named = read_for_fit(X, y, sample_weight, declared, None)
+        if before is not None:
+            check_features(self, features)
+        self._settings(target.classes, features.matrix.shape[1])
+        statistics, kept = self._read(features, target, None if before is None else before.kind)
+        if before is not None:
+            if before.kind != statistics.kind:
+                before = before.reduced(statistics.kind)
+            statistics, kept = before + statistics, self._kept.merged(kept, _MOST_KEPT, self._rng())
+        fitted = self._derive(statistics, kept, target.classes)
+        if not hasattr(self, "_statistics"):
+            remember_features(self, features, named)
+        self._set(fitted, statistics, kept, target.classes)
+        return self
+
+    def predict_joint_log_proba(self, X: Any) -> np.ndarray:
+        """Joint log-probabilities log p(x, k), (n, K)."""
+        return self._log_joint(X).T
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the class probabilities, (n, K): exact, however small."""
+        return kernels.log_softmax(self._logits(X)).T
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities p(k | x), (n, K), by Bayes' rule."""
+        P = self._logits(X)
+        kernels.softmax(P)
+        return P.T
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row, (n,)."""
+        best = self._logits(X).argmax(axis=0)
+        return self.classes_[best]
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-probabilities, (n, K); for two classes the log-odds of the second, (n,)."""
+        F = self._logits(X)
+        return (F[1] - F[0]) if len(F) == 2 else kernels.log_softmax(F).T
+
+    def log_odds(self, X: Any, i: Any, j: Any) -> np.ndarray:
+        """h_ij(x) = log p(i | x) - log p(j | x) of two classes, (n,): positive where i is the better guess."""
+        F = self._logits(X)
+        a, b = self._code(i, "i"), self._code(j, "j")
+        with np.errstate(invalid="ignore"):
+            odds = F[a] - F[b]
+        return np.nan_to_num(odds, nan=0.0, posinf=np.inf, neginf=-np.inf)  # neither class is possible
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log densities log p(x), (n,): how much a row is like those of the fit; the lowest are outliers."""
+        F = self._log_joint(X)
+        return np.logaddexp.reduce(F, axis=0)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; y and sample_weight may be names of columns of X."""
+        return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """New rows (n, D) and their classes (n,), drawn from the predictive distribution."""
+        self._require_fitted()
+        if not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
+            raise ValueError(f"n_samples={n_samples!r} must be a whole number of at least 1.")
+        given = self.random_state if random_state is None else random_state
+        rng = np.random.default_rng(check_random_state(given).randint(2**31))
+        X, codes = draw(self._fit.densities, int(n_samples), rng)
+        return X, self.classes_[codes]
+
+    def to_softmax(self) -> SoftmaxRegression:
+        """The softmax regression with exactly the same probabilities, for tied covariances under "mle" or "map"."""
+        self._require_fitted()
+        linear = self._fit.densities.linear()
+        if linear is None:
+            structure = self.solution_.structure
+            if self._fit.densities.student:
+                raise ValueError(
+                    "estimate='bayes' gives Student t classes, whose log-odds are not linear in x: there is no softmax "
+                    "regression like it. Use estimate='map'."
+                )
+            raise ValueError(
+                f"Classes with a covariance of their own ({structure!r}) have log-odds that are quadratic in x: there "
+                "is no softmax regression like it. Use covariance='tied' or 'tied_diagonal'."
+            )
+        model = SoftmaxRegression(classes=None if self.classes is None else list(self.classes))
+        coef, intercept = linear
+        model.classes_, model.n_features_in_, model._not_features = (
+            self.classes_,
+            self.n_features_in_,
+            self._not_features,
+        )
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_
+        model.coef_, model.intercept_, model.n_iter_ = coef, np.maximum(intercept, -1e300), 0
+        return model
+
+    def _require_fitted(self) -> None:
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self)
+
+    def _code(self, label: Any, argument: str) -> int:
+        found = np.flatnonzero(self.classes_ == label)
+        if len(found) == 0:
+            raise ValueError(f"{argument}={label!r} is not among the classes {self.classes_.tolist()}.")
+        return int(found[0])
+
+    def _logits(self, X: Any) -> np.ndarray:
+        """What log p(k | x) is up to a number for each row, (K, n)."""
+        features = read_for_prediction(self, X)
+        linear = self._fit.densities.linear()
+        if linear is None or sp.issparse(features.matrix):
+            return self._joint_of(features)
+        coef, intercept = linear
+        origin = self._fit.densities.origin
+        shifted = np.abs(coef @ origin).max() > _FAR
+        if shifted:
+            intercept = intercept + coef @ origin
+        if not np.isfinite(intercept).all():
+            return self._joint_of(features)
+        blocks = self._blocks(features, origin if shifted else None)
+        with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
+            F = blocks.map_rows(kernels.logits, np.column_stack([coef, intercept]))
+        return F if np.isfinite(F).all() else self._joint_of(features)
+
+    def _log_joint(self, X: Any) -> np.ndarray:
+        return self._joint_of(read_for_prediction(self, X))
+
+    def _blocks(self, features: Features, shift: np.ndarray | None = None) -> MemoryBlocks:
+        n_threads = usable_threads(self.n_jobs)
+        return MemoryBlocks(features.matrix, None, None, len(self.classes_), shift=shift, n_threads=n_threads)
+
+    def _joint_of(self, features: Features) -> np.ndarray:
+        """Joint log-probabilities, (K, n)."""
+        densities = self._fit.densities
+        with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
+            F = self._blocks(features).map_rows(log_joint, densities)
+            best = F.max(axis=0)
+            if np.isfinite(best).all():
+                return F
+            self._refuse(features, densities.structure)
+            # finite, but so far away that squares overflow: judged from as far as can be told
+            far = np.flatnonzero(~np.isfinite(best))
+            X: Any = features.matrix[far]
+            X = X.toarray() if sp.issparse(X) else X.astype(np.float64)
+            F[:, far] = log_joint(np.clip(X, -1e100, 1e100), densities)
+        return np.where(np.isnan(F), densities.log_prior[:, None], F)
+
+    def _validate(self) -> None:
+        if self.covariance != "auto" and self.covariance not in STRUCTURES:
+            raise ValueError(f"covariance={self.covariance!r} is unknown: use one of {['auto', *STRUCTURES]}.")
+        if self.estimate not in _ESTIMATES:
+            raise ValueError(f"estimate={self.estimate!r} is unknown: use one of {[*_ESTIMATES]}.")
+        prior = self.prior
+        objects = (NormalInverseWishartPrior, RidgePrior)
+        if not (isinstance(prior, objects) or (isinstance(prior, str) and prior in _PRIORS)):
+            raise ValueError(
+                f"prior={prior!r} must be one of {[*_PRIORS]}, a NormalInverseWishartPrior or a RidgePrior."
+            )
+        if isinstance(prior, objects):
+            if self.estimate == "mle":
+                raise ValueError("estimate='mle' uses no prior: leave prior out, or use estimate='map' or 'bayes'.")
+            a = prior.concentration
+            if not is_number(a) or not 0.0 < float(a) < np.inf:
+                raise ValueError(f"The prior's concentration is {a!r}: it must be a positive number.")
+        if isinstance(prior, RidgePrior):
+            if self.estimate != "map":
+                raise ValueError("RidgePrior has no closed predictive distribution: use it with estimate='map'.")
+            if self.covariance == "auto":
+                raise ValueError(f"RidgePrior needs a covariance structure: choose one of {[*STRUCTURES]}.")
+            if not is_number(prior.strength) or not 0.0 <= float(prior.strength) < np.inf:
+                raise ValueError(f"The prior's strength is {prior.strength!r}: it must not be negative.")
+        if self.n_jobs is not None and not isinstance(self.n_jobs, (int, np.integer)):
+            raise ValueError(f"n_jobs={self.n_jobs!r} must be a whole number or None.")
+
+    def _settings(self, classes: np.ndarray, D: int) -> GaussianSettings:
+        """What was asked for, for these classes."""
+        prior = self.prior
+        if isinstance(prior, NormalInverseWishartPrior):
+            prior.origin(D)
+        concentration = float(getattr(prior, "concentration", 1.0))
+        structures = STRUCTURES if self.covariance == "auto" else (self.covariance,)
+        return GaussianSettings(structures, self.estimate, prior, self._class_prior(classes), concentration)  # type: ignore[arg-type]
+
+    def _class_prior(self, classes: np.ndarray) -> np.ndarray | None:
+        given = self.class_prior
+        if given is None:
+            return None
+        if isinstance(given, Mapping):
+            unknown = [label for label in given if label not in classes.tolist()]
+            missing = [label for label in classes.tolist() if label not in given]
+            if unknown or missing:
+                raise ValueError(
+                    f"class_prior must name every class once: {unknown or 'none'} are no classes, {missing or 'none'} "
+                    "are missing."
+                )
+            given = [given[label] for label in classes.tolist()]
+        try:
+            prior = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"class_prior={self.class_prior!r} must be numbers.") from None
+        if prior.shape != classes.shape:
+            raise ValueError(
+                f"class_prior has shape {prior.shape}: a probability for each of {len(classes)} classes is needed."
+            )
+        if not ((prior >= 0.0).all() and abs(prior.sum() - 1.0) < 1e-6):
+            raise ValueError(f"class_prior must be probabilities that sum to one, got {prior.tolist()}.")
+        return prior / prior.sum()
+
+    def _read(self, features: Features, target: Target, kind: Kind | None = None) -> tuple[ClassStatistics, KeptRows]:
+        """Statistics of the rows, in as much detail as is needed, and some of the rows themselves."""
+        K, D = len(target.classes), features.matrix.shape[1]
+        auto = self.covariance == "auto"
+        if kind is None:
+            kind = scatter_kind(self.covariance) if not auto else "full" if K * D * D <= _MOST_SCATTER else "diagonal"  # type: ignore[arg-type]
+        Y = target.codes if target.codes is not None else target.probs
+        blocks = MemoryBlocks(features.matrix, Y, target.weights, K, n_threads=usable_threads(self.n_jobs))
+        with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
+            statistics = blocks.map_sum(class_statistics, K, kind, coarse=kind == "full")
+            if auto and kind == "full" and np.isnan(statistics.means).any():
+                statistics = blocks.map_sum(class_statistics, K, "diagonal")
+        if not (np.isfinite(statistics.means).all() and np.isfinite(statistics.scatter).all()):
+            self._refuse(features, "diagonal" if statistics.kind == "diagonal" else self.covariance)
+            raise ValueError("X holds values so large that their squares overflow: rescale it.")
+        if self.covariance == "spherical" and not statistics.complete:
+            self._refuse(features, self.covariance)
+        return statistics, self._keep(features, target)
+
+    def _refuse(self, features: Features, structure: str) -> None:
+        """Raise if a value is infinite, or missing where that is not allowed."""
+        missing_allowed = structure in ("diagonal", "tied_diagonal")
+        try:
+            raise_if_not_finite(features.matrix, features.names, missing_allowed=missing_allowed)
+        except ValueError as error:
+            if missing_allowed or "NaN" not in str(error):
+                raise
+            advice = "covariance='diagonal' and 'tied_diagonal' leave missing values out."
+            raise ValueError(f"{error} Or leave them to us: {advice}") from None
+
+    def _keep(self, features: Features, target: Target) -> KeptRows:
+        """Some rows to judge priors by; a row with soft labels counts once for each class it may be of."""
+        N = features.matrix.shape[0]
+        rows = np.arange(N)
+        if target.weights is not None:
+            rows = np.flatnonzero(target.weights > 0.0)
+        n_seen = len(rows)
+        if n_seen > _MOST_KEPT:
+            rows = np.sort(self._rng().choice(rows, _MOST_KEPT, replace=False, shuffle=False))
+        X: Any = features.matrix[rows]
+        X = X.toarray() if sp.issparse(X) else X
+        weights = np.ones(len(rows)) if target.weights is None else target.weights[rows]
+        if target.codes is not None:
+            return KeptRows(X.astype(np.float64), target.codes[rows], weights, n_seen)
+        assert target.probs is not None
+        n, k = np.nonzero(target.probs[rows])
+        return KeptRows(X[n].astype(np.float64), k, weights[n] * target.probs[rows][n, k], n_seen)
+
+    def _rng(self) -> np.random.Generator:
+        seed = 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
+        return np.random.default_rng(seed)
+
+    def _derive(self, statistics: ClassStatistics, kept: KeptRows, classes: np.ndarray) -> GaussianFit:
+        settings = self._settings(classes, statistics.means.shape[1])
+        why = ""
+        if self.covariance == "auto" and statistics.kind == "diagonal":
+            missing = not statistics.complete or bool(np.isnan(kept.X).any())
+            allowed = _DIAGONAL[:2] if missing else _DIAGONAL
+            settings = replace(settings, structures=allowed)
+            why = "values are missing" if missing else "matrices for all classes would be too large"
+        with one_blas_thread():
+            fitted = fit_gaussian(statistics, kept, settings, classes)
+        if why:
+            solution = replace(fitted.solution, structure_reason=f"{fitted.solution.structure_reason} ({why})")
+            fitted = replace(fitted, solution=solution)
+        return fitted
+
+    def _set(self, fitted: GaussianFit, statistics: ClassStatistics, kept: KeptRows, classes: np.ndarray) -> None:
+        self._fit, self._statistics, self._kept = fitted, statistics, kept
+        self.classes_, self.class_count_ = classes, statistics.counts
+        self.means_, self.covariances_, self.class_prior_ = fitted.means, fitted.covariances, fitted.class_prior
+        self.prior_, self.log_evidence_, self.solution_ = fitted.prior, fitted.log_evidence, fitted.solution
+        if fitted.solution.ridges:
+            warnings.warn(
+                f"The covariance of {_some(list(fitted.solution.ridges))} is singular: "
+                f"{max(fitted.solution.ridges.values()):g} of the variances of all rows was added to its diagonal "
+                "(solution_.ridges). Use estimate='bayes' or 'map', which need no ridge.",
+                SingularWarning,
+                stacklevel=3,
+            )
+        if not fitted.solution.converged:
+            warnings.warn("Means and covariances had not settled.", ConvergenceWarning, stacklevel=3)
+
+
+def _some(labels: list[Any], most: int = 5) -> str:
+    """The first labels, for a message."""
+    shown = ", ".join(repr(label) for label in labels[:most])
+    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in all)"
