@@ -9,11 +9,13 @@ the model of x as well, which is another matter and often a larger one; it is av
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
+from posteriori.data.threads import run_tasks
 from posteriori.inference.search import search
 from posteriori.models.class_statistics import ClassStatistics
 from posteriori.models.gaussian import (
@@ -49,6 +51,8 @@ _SMALLEST_SPREAD = 1e-3
 _LEFT_OUT_WORK = 1e8
 """Products for one look at all rows left out; beyond, some of the rows are looked at."""
 _FEWEST_LEFT_OUT, _MOST_LEFT_OUT = 500, 4000
+_ROWS_TO_SHARE = 256
+"""Rows worth a thread."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class GaussianSettings:
     prior: Any
     class_prior: np.ndarray | None
     concentration: float
+    n_threads: int
 
     def frequencies(self, counts: np.ndarray) -> np.ndarray:
         """Class frequencies, (K,) or (n, K), up to a factor: as given, or from the counts of rows."""
@@ -145,7 +150,7 @@ class Choice:
 def choose(statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings) -> Choice:
     """The prior of each structure, and the structure: the simplest within one standard error of the best."""
     K, D = statistics.means.shape
-    work = K * max(D * D if shape(structure) == "full" else 4 * D for structure in settings.structures)
+    work = K * max(D * D if shape(structure) == "full" else 20 * D for structure in settings.structures)
     kept = kept.some(int(np.clip(_LEFT_OUT_WORK / work, _FEWEST_LEFT_OUT, _MOST_LEFT_OUT)))
     several = len(settings.structures) > 1
     candidates = [_candidate(statistics, structure, kept, settings, several) for structure in settings.structures]
@@ -186,12 +191,18 @@ def _candidate(
     D = statistics.means.shape[1]
     given = settings.prior if isinstance(settings.prior, NormalInverseWishartPrior) else None
     standardised = Standardised(statistics, None if given is None else given.origin(D), structure)
+    n_parts = max(1, min(4, len(kept.codes) // _ROWS_TO_SHARE))
     rows = LeftOut(
         (kept.X - standardised.origin) / standardised.unit, kept.codes, np.minimum(kept.weights, 1.0), kept.weights
     )
 
+    parts = [slice(a, b) for a, b in pairwise(np.linspace(0, len(rows.codes), n_parts + 1).astype(int))]
+
     def losses(prior: WishartPrior) -> np.ndarray:
-        return _left_out_losses(standardised.statistics, prior, structure, rows, settings)
+        def task(i: int) -> np.ndarray:
+            return _left_out_losses(standardised.statistics, prior, structure, rows.part(parts[i]), settings)
+
+        return np.concatenate(run_tasks(task, len(parts), settings.n_threads))
 
     if settings.estimate == "mle":
         prior = _weakest(structure, statistics)

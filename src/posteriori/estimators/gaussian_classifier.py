@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -188,17 +188,15 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
         """Joint log-probabilities log p(x, k), (n, K)."""
-        return self._log_joint(X).T
+        return self._joint_of(read_for_prediction(self, X)).T
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the class probabilities, (n, K): exact, however small."""
-        return kernels.log_softmax(self._logits(X)).T
+        return self._finished(X, kernels.log_softmax).T
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities p(k | x), (n, K), by Bayes' rule."""
-        P = self._logits(X)
-        kernels.softmax(P)
-        return P.T
+        return self._finished(X, kernels.softmax).T
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row, (n,)."""
@@ -208,7 +206,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """Log-probabilities, (n, K); for two classes the log-odds of the second, (n,)."""
         F = self._logits(X)
-        return (F[1] - F[0]) if len(F) == 2 else kernels.log_softmax(F).T
+        if len(F) > 2:
+            return kernels.log_softmax(F).T
+        with np.errstate(invalid="ignore"):
+            return np.nan_to_num(F[1] - F[0], nan=0.0, posinf=np.inf, neginf=-np.inf)
 
     def log_odds(self, X: Any, i: Any, j: Any) -> np.ndarray:
         """h_ij(x) = log p(i | x) - log p(j | x) of two classes, (n,): positive where i is the better guess."""
@@ -220,7 +221,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log densities log p(x), (n,): how much a row is like those of the fit; the lowest are outliers."""
-        F = self._log_joint(X)
+        F = self._joint_of(read_for_prediction(self, X))
         return np.logaddexp.reduce(F, axis=0)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -240,7 +241,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def to_softmax(self) -> SoftmaxRegression:
         """The softmax regression with exactly the same probabilities, for tied covariances under "mle" or "map"."""
         self._require_fitted()
-        linear = self._fit.densities.linear()
+        linear = self._linear
         if linear is None:
             structure = self.solution_.structure
             if self._fit.densities.student:
@@ -275,26 +276,34 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"{argument}={label!r} is not among the classes {self.classes_.tolist()}.")
         return int(found[0])
 
+    def _finished(self, X: Any, finish: Callable[[np.ndarray], Any]) -> np.ndarray:
+        """Logits turned into what is asked for, in place: block by block, and again from the whole if that fails."""
+        features = read_for_prediction(self, X)
+        F = self._map_rows(features, finish)
+        if np.isnan(F).any():
+            F = self._logits_of(features)
+            finish(F)
+        return F
+
     def _logits(self, X: Any) -> np.ndarray:
         """What log p(k | x) is up to a number for each row, (K, n)."""
-        features = read_for_prediction(self, X)
-        linear = self._fit.densities.linear()
-        if linear is None or sp.issparse(features.matrix):
-            return self._joint_of(features)
-        coef, intercept = linear
-        origin = self._fit.densities.origin
-        shifted = np.abs(coef @ origin).max() > _FAR
-        if shifted:
-            intercept = intercept + coef @ origin
-        if not np.isfinite(intercept).all():
-            return self._joint_of(features)
-        blocks = self._blocks(features, origin if shifted else None)
-        with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
-            F = blocks.map_rows(kernels.logits, np.column_stack([coef, intercept]))
+        return self._logits_of(read_for_prediction(self, X))
+
+    def _logits_of(self, features: Features) -> np.ndarray:
+        F = self._map_rows(features)
         return F if np.isfinite(F).all() else self._joint_of(features)
 
-    def _log_joint(self, X: Any) -> np.ndarray:
-        return self._joint_of(read_for_prediction(self, X))
+    def _map_rows(self, features: Features, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
+        """Logits, (K, n), by products with coefficients alone where they are linear in x."""
+        linear, origin = self._linear, self._fit.densities.origin
+        with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
+            if linear is None or sp.issparse(features.matrix):
+                return self._blocks(features).map_rows(log_joint, self._fit.densities, finish)
+            coef, intercept = linear
+            if np.abs(coef @ origin).max() > _FAR:
+                theta = np.column_stack([coef, intercept + coef @ origin])
+                return self._blocks(features, origin).map_rows(_finished_logits, theta, finish)
+            return self._blocks(features).map_rows(_finished_logits, np.column_stack([coef, intercept]), finish)
 
     def _blocks(self, features: Features, shift: np.ndarray | None = None) -> MemoryBlocks:
         n_threads = usable_threads(self.n_jobs)
@@ -350,7 +359,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             prior.origin(D)
         concentration = float(getattr(prior, "concentration", 1.0))
         structures = STRUCTURES if self.covariance == "auto" else (self.covariance,)
-        return GaussianSettings(structures, self.estimate, prior, self._class_prior(classes), concentration)  # type: ignore[arg-type]
+        n_threads = usable_threads(self.n_jobs)
+        class_prior = self._class_prior(classes)
+        return GaussianSettings(structures, self.estimate, prior, class_prior, concentration, n_threads)  # type: ignore[arg-type]
 
     def _class_prior(self, classes: np.ndarray) -> np.ndarray | None:
         given = self.class_prior
@@ -446,6 +457,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _set(self, fitted: GaussianFit, statistics: ClassStatistics, kept: KeptRows, classes: np.ndarray) -> None:
         self._fit, self._statistics, self._kept = fitted, statistics, kept
+        self._linear = fitted.densities.linear()
         self.classes_, self.class_count_ = classes, statistics.counts
         self.means_, self.covariances_, self.class_prior_ = fitted.means, fitted.covariances, fitted.class_prior
         self.prior_, self.log_evidence_, self.solution_ = fitted.prior, fitted.log_evidence, fitted.solution
@@ -459,6 +471,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             )
         if not fitted.solution.converged:
             warnings.warn("Means and covariances had not settled.", ConvergenceWarning, stacklevel=3)
+
+
+def _finished_logits(X: Any, theta: np.ndarray, finish: Callable[[np.ndarray], Any] | None) -> np.ndarray:
+    F = kernels.logits(X, theta)
+    if finish is not None:
+        finish(F)
+    return F
 
 
 def _some(labels: list[Any], most: int = 5) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -228,8 +229,11 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities, (n, K)."""
-        P = self._logits(X)
-        kernels.softmax(P)
+        features = read_for_prediction(self, X)
+        P = self._map_rows(features, kernels.probabilities)
+        if not np.isfinite(P).all():
+            P = self._logits_of(features)
+            kernels.softmax(P)
         return P.T
 
     def predict(self, X: Any) -> np.ndarray:
@@ -243,15 +247,20 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def _logits(self, X: Any) -> np.ndarray:
         """w_k . x + b_k, (K, n)."""
-        features = read_for_prediction(self, X)
-        theta = np.column_stack([self.coef_, self.intercept_])
-        blocks = MemoryBlocks(features.matrix, None, None, len(self.classes_), n_threads=usable_threads(self.n_jobs))
-        with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
-            F = blocks.map_rows(kernels.logits, theta)
+        return self._logits_of(read_for_prediction(self, X))
+
+    def _logits_of(self, features: Features) -> np.ndarray:
+        F = self._map_rows(features, kernels.logits)
         if not np.isfinite(F).all():
             raise_if_not_finite(features.matrix, features.names)
             np.nan_to_num(F, copy=False)  # finite features, but logits beyond the range of numbers
         return F
+
+    def _map_rows(self, features: Features, kernel: Callable[..., np.ndarray]) -> np.ndarray:
+        theta = np.column_stack([self.coef_, self.intercept_])
+        blocks = MemoryBlocks(features.matrix, None, None, len(self.classes_), n_threads=usable_threads(self.n_jobs))
+        with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
+            return blocks.map_rows(kernel, theta)
 
     def _precision(self, K: int, D: int) -> np.ndarray:
         """Of the prior, (K, D') with the intercept last, in the units of the data."""

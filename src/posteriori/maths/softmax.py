@@ -221,7 +221,7 @@ def residual_moments(
     return Sums((loss.sum() if c is None else c @ loss, contract(R, X, theta.shape[1] > X.shape[1])))
 
 
-def probabilities(X: Any, theta: np.ndarray, P: np.ndarray | None) -> np.ndarray:
+def probabilities(X: Any, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
     """P (K, n): those kept from the last pass, or computed anew."""
     if P is None:
         P = logits(X, theta)

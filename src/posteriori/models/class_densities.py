@@ -10,13 +10,16 @@ with q_k(x) = |A_k (x - m_k)|^2. With diagonal covariances the features are inde
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaln
 
+from posteriori.maths.products import sum_of_logs
 from posteriori.models.class_statistics import ClassStatistics
 from posteriori.models.gaussian import (
     Belief,
@@ -35,8 +38,6 @@ _PART_BYTES = 1 << 20
 """Rows worked on at a time: what stays in the cache of a core."""
 _NEAR = 1e6
 """Largest square of a class mean, in units of its spread, for which squares may be multiplied out."""
-_FACTORS = 8
-"""Factors 1 + q multiplied before one logarithm is taken of them."""
 _LARGE_POWER = 1e6
 """With powers beyond, the digits lost in 1 + q would show."""
 
@@ -130,15 +131,16 @@ def class_densities(
     )
 
 
-def log_joint(X: Any, densities: ClassDensities) -> np.ndarray:
+def log_joint(X: Any, densities: ClassDensities, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
     """Joint log-probabilities log p(x_n, k), (K, n): a kernel for `Blocks.map_rows`.
 
-    Missing values (NaN) are left out where covariances are diagonal.
+    Missing values (NaN) are left out where covariances are diagonal. What is found may be finished in place, to
+    probabilities for instance, while it is still in the cache.
     """
     n, D = X.shape
     K = len(densities.log_prior)
     out = np.empty((K, n))
-    width = D * K if densities.structure == "full" else D
+    width = D + (D * K // len(_bands(D)) if densities.structure == "full" else K)
     step = max(64, _PART_BYTES // (8 * width))
     of = {"full": _matrix_joint, "diagonal": _diagonal_joint, "spherical": _spherical_joint}[shape(densities.structure)]
     for start in range(0, n, step):
@@ -146,11 +148,12 @@ def log_joint(X: Any, densities: ClassDensities) -> np.ndarray:
         part = X[rows].toarray() if sp.issparse(X) else X[rows]
         out[:, rows] = of(part - densities.origin, densities)
     out += densities.log_prior[:, None]
+    if finish is not None:
+        finish(out)
     return out
 
 
 def _matrix_joint(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
-    K, D = densities.means.shape
     if is_tied(densities.structure):
         A = densities.weights[0]
         T, M = np.dot(A, Z.T), np.dot(densities.means, A.T)
@@ -162,12 +165,30 @@ def _matrix_joint(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
         else:
             q = np.stack([np.square(T - m[:, None]).sum(axis=0) for m in M])
     else:
-        A = densities.weights
-        T = np.dot(A.reshape(K * D, D), Z.T)
-        T -= np.einsum("kij,kj->ki", A, densities.means).reshape(K * D, 1)
-        q = np.square(T, out=T).reshape(K, D, -1).sum(axis=1)
+        q = _distances(Z, densities.weights, densities.means)
     q *= densities.factors[:, None]
     return _of_distances(q, densities)
+
+
+def _distances(Z: np.ndarray, A: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """|A_k (z_n - m_k)|^2, (K, n), for lower triangular A_k: the upper half of their columns is not multiplied."""
+    K, D = means.shape
+    shifts = np.einsum("kij,kj->ki", A, means)
+    columns = np.empty((D + 1, len(Z)))
+    columns[0], columns[1:] = -1.0, Z.T
+    q = np.zeros((K, len(Z)))
+    for rows in _bands(D):
+        band = np.concatenate([shifts[:, rows, None], A[:, rows, : rows.stop]], axis=2)
+        T = np.dot(band.reshape(-1, rows.stop + 1), columns[: rows.stop + 1])
+        q += np.square(T, out=T).reshape(K, -1, len(Z)).sum(axis=1)
+    return q
+
+
+def _bands(D: int) -> list[slice]:
+    """Rows of a triangular matrix in a few bands: enough to skip most of the zeros, but worth a product each."""
+    count = min(8, max(1, D // 16))
+    edges = np.linspace(0, D, count + 1).astype(int)
+    return [slice(int(a), int(b)) for a, b in pairwise(edges)]
 
 
 def _spherical_joint(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
@@ -203,24 +224,17 @@ def _diagonal_joint(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
         q = T - m[:, None]
         np.square(q, out=q)
         q *= w[:, None]
-        out[k] = -0.5 * q.sum(axis=0) if powers is None else -_sum_of_logs(q, powers[k])
+        out[k] = -0.5 * q.sum(axis=0) if powers is None else -_weighted_logs(q, powers[k])
     out += constants
     return out
 
 
-def _sum_of_logs(q: np.ndarray, powers: np.ndarray) -> np.ndarray:
-    """sum_d b_d log(1 + q_dn): few logarithms, of products, where the powers are one and the same."""
+def _weighted_logs(q: np.ndarray, powers: np.ndarray) -> np.ndarray:
+    """sum_d b_d log(1 + q_dn), (n,): of products where the powers are one and the same."""
     if (powers != powers[0]).any() or powers[0] > _LARGE_POWER:
         return np.dot(powers, np.log1p(q))
-    total = np.zeros(q.shape[1])
     q += 1.0
-    for start in range(0, len(q), _FACTORS):
-        product = np.multiply.reduce(q[start : start + _FACTORS], axis=0)
-        if np.isinf(product).any():
-            total += np.log(q[start : start + _FACTORS]).sum(axis=0)
-        else:
-            total += np.log(product)
-    return powers[0] * total
+    return powers[0] * sum_of_logs(q, axis=0)
 
 
 def _diagonal_joint_of_some(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from posteriori.maths.products import sum_of_logs
 from posteriori.models.class_statistics import ClassStatistics
 from posteriori.models.gaussian import (
     Estimate,
@@ -59,6 +60,10 @@ class LeftOut:
     codes: np.ndarray
     removed: np.ndarray
     weights: np.ndarray
+
+    def part(self, rows: slice) -> LeftOut:
+        """Some of them."""
+        return LeftOut(self.Z[rows], self.codes[rows], self.removed[rows], self.weights[rows])
 
 
 def left_out_log_density(
@@ -160,13 +165,39 @@ def _diagonal(
         mine = (y == k)[:, None]
         j = 0 if tied else k
         Psi = belief.Psi[j] - prior.pooled * lost + (change if tied else np.where(mine, change, 0.0))
-        Psi = np.maximum(Psi, _TINY)
-        mean = np.where(mine, down.mean, belief.means[k])
+        np.maximum(Psi, _TINY, out=Psi)
         kappa = np.where(mine, down.kappa, belief.kappa[k])
         nu = belief.nu[j] - (down.r if tied else np.where(mine, down.r, 0.0))
-        terms = _density((Z - mean) ** 2 / Psi, np.log(Psi), kappa, nu, 1, structure, estimate, K)
-        out[:, k] = terms.sum(axis=1) if down.there is None else np.where(down.there, terms, 0.0).sum(axis=1)
+        q = Z - np.where(mine, down.mean, belief.means[k])
+        q *= q
+        q /= Psi
+        if down.there is None:
+            out[:, k] = _product_density(q, Psi, kappa[:, 0], nu[:, 0], structure, estimate, K)
+        else:
+            terms = _density(q, np.log(Psi), kappa, nu, 1, structure, estimate, K)
+            out[:, k] = np.where(down.there, terms, 0.0).sum(axis=1)
     return out
+
+
+def _product_density(
+    q: np.ndarray,
+    Psi: np.ndarray,
+    kappa: np.ndarray,
+    nu: np.ndarray,
+    structure: Structure,
+    estimate: Estimate,
+    K: int,
+) -> np.ndarray:
+    """The log density of all features of a row, (n,): what depends on the feature in few logarithms."""
+    D = q.shape[1]
+    one = np.zeros(1)
+    constant = D * _density(one, one, kappa, nu, 1, structure, estimate, K)
+    constant -= 0.5 * sum_of_logs(Psi, axis=1)
+    if estimate != "bayes":
+        return constant - 0.5 * np.maximum(divisor(structure, estimate, nu, 1, K), _TINY) * q.sum(axis=1)
+    q *= (kappa / (kappa + 1.0))[:, None]
+    q += 1.0
+    return constant - 0.5 * (nu + 1.0) * sum_of_logs(q, axis=1)
 
 
 def _spherical(
