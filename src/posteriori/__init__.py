@@ -28,6 +28,16 @@ _HOME = {
     "ConvergenceWarning": "posteriori.exceptions",
     "SeparationWarning": "posteriori.exceptions",
     "SingularWarning": "posteriori.exceptions",
+    "CalibratedClassifier": "posteriori.estimators",
+    "ConformalClassifier": "posteriori.estimators",
+    "ConfusionUtilityDisplay": "posteriori.report",
+    "DecisionRegionDisplay": "posteriori.report",
+    "Decisions": "posteriori.decision",
+    "ReliabilityDisplay": "posteriori.report",
+    "UtilityCurveDisplay": "posteriori.report",
+    "Utility": "posteriori.decision",
+    "decide": "posteriori.decision",
+    "UtilityClassifier": "posteriori.estimators",
     "walkthrough": "posteriori.report",
 }
 
@@ -35,12 +45,18 @@ __all__ = [
     "LBFGS",
     "ApproximationWarning",
     "BayesianSoftmaxRegression",
+    "CalibratedClassifier",
+    "ConformalClassifier",
+    "ConfusionUtilityDisplay",
     "ConvergenceWarning",
+    "DecisionRegionDisplay",
+    "Decisions",
     "GaussianClassifier",
     "GaussianPrior",
     "GradientDescent",
     "Newton",
     "NormalInverseWishartPrior",
+    "ReliabilityDisplay",
     "RidgePrior",
     "SeparationWarning",
     "SingularWarning",
@@ -48,16 +64,34 @@ __all__ = [
     "Solution",
     "Status",
     "StochasticGradient",
+    "Utility",
+    "UtilityClassifier",
+    "UtilityCurveDisplay",
     "__version__",
+    "decide",
     "walkthrough",
 ]
 
 if TYPE_CHECKING:
-    from posteriori.estimators import BayesianSoftmaxRegression, GaussianClassifier, SoftmaxRegression
+    from posteriori.decision import Decisions, Utility, decide
+    from posteriori.estimators import (
+        BayesianSoftmaxRegression,
+        CalibratedClassifier,
+        ConformalClassifier,
+        GaussianClassifier,
+        SoftmaxRegression,
+        UtilityClassifier,
+    )
     from posteriori.exceptions import ApproximationWarning, ConvergenceWarning, SeparationWarning, SingularWarning
     from posteriori.inference import LBFGS, GradientDescent, Newton, Solution, Status, StochasticGradient
     from posteriori.models import GaussianPrior, NormalInverseWishartPrior, RidgePrior
-    from posteriori.report import walkthrough
+    from posteriori.report import (
+        ConfusionUtilityDisplay,
+        DecisionRegionDisplay,
+        ReliabilityDisplay,
+        UtilityCurveDisplay,
+        walkthrough,
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 from posteriori.data.features import Features, column, is_table, raise_if_not_finite, read_features
 from posteriori.data.memory import MemoryBlocks
 from posteriori.data.target import Target, class_set, read_target
-from posteriori.data.threads import one_blas_thread, usable_threads
+from posteriori.threads import one_blas_thread, usable_threads
 
 __all__ = [
     "Features",

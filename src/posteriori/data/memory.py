@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from posteriori.data.threads import run_tasks
+from posteriori.threads import run_tasks
 
 __all__ = ["MemoryBlocks"]
 

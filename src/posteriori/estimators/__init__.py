@@ -1,7 +1,17 @@
 """The scikit-learn classes: here models meet inference and data."""
 
 from posteriori.estimators.bayesian_softmax import BayesianSoftmaxRegression
+from posteriori.estimators.calibrated_classifier import CalibratedClassifier
+from posteriori.estimators.conformal_classifier import ConformalClassifier
 from posteriori.estimators.gaussian_classifier import GaussianClassifier
 from posteriori.estimators.softmax_regression import SoftmaxRegression
+from posteriori.estimators.utility_classifier import UtilityClassifier
 
-__all__ = ["BayesianSoftmaxRegression", "GaussianClassifier", "SoftmaxRegression"]
+__all__ = [
+    "BayesianSoftmaxRegression",
+    "CalibratedClassifier",
+    "ConformalClassifier",
+    "GaussianClassifier",
+    "SoftmaxRegression",
+    "UtilityClassifier",
+]

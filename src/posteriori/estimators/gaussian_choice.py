@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from posteriori.data.threads import run_tasks
 from posteriori.inference.search import search
 from posteriori.models.class_statistics import ClassStatistics
 from posteriori.models.gaussian import (
@@ -29,6 +28,7 @@ from posteriori.models.gaussian import (
 )
 from posteriori.models.left_out import LeftOut, left_out_log_density
 from posteriori.models.wishart_prior import NormalInverseWishartPrior
+from posteriori.threads import run_tasks
 
 __all__ = ["RIDGE", "Candidate", "Choice", "GaussianSettings", "KeptRows", "Standardised", "choose"]
 

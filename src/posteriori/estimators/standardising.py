@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from posteriori.data import Features, MemoryBlocks, Target, raise_if_not_finite
-from posteriori.data.threads import run_tasks
 from posteriori.models.coordinates import Coordinates
 from posteriori.models.softmax import ObservedMoments, SoftmaxObjective
+from posteriori.threads import run_tasks
 
 __all__ = ["StandardLikelihood", "standard_likelihood"]
 

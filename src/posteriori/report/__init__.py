@@ -1,5 +1,19 @@
-"""What people read: the calculation of a posterior, written out with its numbers."""
+"""What people read and see: plots, and the calculation of a posterior written out with its numbers."""
 
+from posteriori.report.displays import (
+    ConfusionUtilityDisplay,
+    DecisionRegionDisplay,
+    ReliabilityDisplay,
+    UtilityCurveDisplay,
+)
 from posteriori.report.walkthrough import Step, Walkthrough, walkthrough
 
-__all__ = ["Step", "Walkthrough", "walkthrough"]
+__all__ = [
+    "ConfusionUtilityDisplay",
+    "DecisionRegionDisplay",
+    "ReliabilityDisplay",
+    "Step",
+    "UtilityCurveDisplay",
+    "Walkthrough",
+    "walkthrough",
+]

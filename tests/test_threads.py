@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from posteriori.data import threads
-from posteriori.data.threads import one_blas_thread, run_tasks, usable_threads
+from posteriori.threads import one_blas_thread, run_tasks, usable_threads
 
 WAIT = 20.0
 

@@ -1,0 +1,209 @@
+r"""From probabilities to actions: the one with the highest expected utility.
+
+.. math:: EU(a) = \sum_k p_k U(k, a), \qquad a^* = \arg\max_a EU(a), \qquad
+          \mathrm{EVPI} = \sum_k p_k \max_a U(k, a) - \max_a EU(a) .
+
+The last is what it would be worth to be told the truth before acting. When the probabilities themselves are uncertain,
+known as draws P_W from a posterior, what it would be worth to be told W is E_W[max_a EU_W(a)] - max_a E_W[EU_W(a)].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posteriori.decision.utility import Utility
+from posteriori.threads import one_blas_thread, run_tasks, usable_threads
+
+__all__ = ["Decisions", "decide", "distributions"]
+
+_BLOCK_VALUES = 1 << 17
+"""Expected utilities worked on at a time: what stays in the cache."""
+_SUM_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What to do, row by row.
+
+    Attributes
+    ----------
+    actions : ndarray (n,)
+        Names of the best actions; of equally good ones the first.
+    codes : ndarray of int (n,)
+        Their places among the utility's actions.
+    expected_utility : ndarray (n, A)
+    margin : ndarray (n,)
+        By how much the best action is better than the second best; infinite if there is only one.
+    value_of_information : ndarray (n,)
+        What it would be worth to know the truth before acting.
+    probability_best : ndarray (n, A), or None
+        With draws: how probable it is that each action is the best one.
+    cost_of_uncertainty : ndarray (n,), or None
+        With draws: what it would be worth to know the parameters, and with them the probabilities, before acting.
+    """
+
+    actions: np.ndarray
+    codes: np.ndarray
+    expected_utility: np.ndarray = field(repr=False)
+    margin: np.ndarray = field(repr=False)
+    value_of_information: np.ndarray = field(repr=False)
+    probability_best: np.ndarray | None = field(default=None, repr=False)
+    cost_of_uncertainty: np.ndarray | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+def decide(probabilities: Any, utility: Utility, *, classes: Any = None, X: Any = None, draws: Any = None) -> Decisions:
+    """Take the action with the highest expected utility.
+
+    Parameters
+    ----------
+    probabilities : array or table (n, K)
+        Class probabilities; rows sum to one. May be None if there are draws, whose mean is then taken.
+    utility : Utility
+    classes : sequence of K labels, optional
+        The classes of the columns. Without it the columns of a table are matched by their names, and those of an array
+        are in the order of the utility's states.
+    X : rows, optional
+        What the utility is a function of, if it is one.
+    draws : array (S, n, K), optional
+        Probabilities drawn from a posterior, such as those of `BayesianSoftmaxRegression.sample_proba`.
+
+    Returns
+    -------
+    Decisions
+
+    Examples
+    --------
+    >>> utility = Utility([[0, -1], [-5, 0]], states=["good", "bad"], actions=["grant", "refuse"])
+    >>> decide([[0.9, 0.1], [0.8, 0.2]], utility).actions
+    array(['grant', 'refuse'], dtype='<U6')
+    """
+    if not isinstance(utility, Utility):
+        raise TypeError(f"utility must be a Utility, got {type(utility).__name__}: Utility(matrix, states, actions).")
+    samples = None if draws is None else _draws(draws)
+    if probabilities is None:
+        if samples is None:
+            raise ValueError("decide needs probabilities, draws, or both.")
+        P = samples.mean(axis=0)
+    else:
+        if classes is None and hasattr(probabilities, "columns"):
+            classes = list(probabilities.columns)
+        P = distributions(probabilities)
+    K = len(utility.states)
+    if P.shape[1] != K:
+        raise ValueError(f"probabilities have {P.shape[1]} columns, and the utility has {K} states.")
+    if samples is not None and samples.shape[1:] != P.shape:
+        raise ValueError(f"draws have shape {samples.shape}: (S, {P.shape[0]}, {K}) is needed.")
+    if classes is not None:
+        utility = utility.ordered(classes)
+    if utility.function is not None:
+        if X is None:
+            raise ValueError("This utility is a function of the row: pass the rows as X.")
+        utility = Utility(utility.of_rows(X), utility.states.tolist(), utility.actions.tolist())
+    assert utility.matrix is not None
+    if utility.matrix.ndim == 3 and len(utility.matrix) != len(P):
+        raise ValueError(f"The utility is that of {len(utility.matrix)} rows, and there are {len(P)} probabilities.")
+    return _decisions(P, utility, samples)
+
+
+def _decisions(P: np.ndarray, utility: Utility, samples: np.ndarray | None) -> Decisions:
+    n, K = P.shape
+    U, A = utility.matrix, len(utility.actions)
+    assert U is not None
+    expected, codes = np.empty((A, n)), np.empty(n, dtype=np.intp)
+    margin, value = np.empty(n), np.empty(n)
+    likely = None if samples is None else np.zeros((A, n))
+    cost = None if samples is None else np.empty(n)
+    size = max(1, _BLOCK_VALUES // (A if U.ndim == 2 else A * K))
+
+    def task(i: int) -> None:
+        rows = slice(i * size, min((i + 1) * size, n))
+        U_b = U if U.ndim == 2 else U[rows]
+        expected[:, rows] = E = _expected(P[rows], U_b)
+        codes[rows], best, second = _best(E)
+        np.subtract(best, second, out=margin[rows])
+        np.subtract(_perfect(P[rows], U_b), best, out=value[rows])
+        if likely is not None and cost is not None and samples is not None:
+            cost[rows] = _over_draws(samples[:, rows], U_b, likely[:, rows])
+
+    with one_blas_thread():
+        run_tasks(task, -(-n // size), usable_threads(None))
+    np.maximum(value, 0.0, out=value)
+    chances = None if likely is None else likely.T
+    return Decisions(utility.actions[codes], codes, expected.T, margin, value, chances, cost)
+
+
+def _perfect(P: np.ndarray, U: np.ndarray) -> np.ndarray:
+    """sum_k p_k max_a U(k, a), (n,)."""
+    top = U.max(axis=-1)
+    return np.dot(P, top) if U.ndim == 2 else np.einsum("nk,nk->n", P, top)
+
+
+def _expected(P: np.ndarray, U: np.ndarray) -> np.ndarray:
+    """EU(a), (A, n)."""
+    return np.dot(U.T, P.T) if U.ndim == 2 else np.einsum("nk,nka->an", P, U)
+
+
+def _best(E: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The first of the best actions, its expected utility and that of the second best."""
+    codes = np.zeros(E.shape[1], dtype=np.intp)
+    best, second = E[0].copy(), np.full(E.shape[1], -np.inf)
+    for a in range(1, len(E)):
+        np.maximum(second, np.minimum(E[a], best), out=second)
+        np.copyto(codes, a, where=E[a] > best)
+        np.maximum(best, E[a], out=best)
+    return codes, best, second
+
+
+def _over_draws(samples: np.ndarray, U: np.ndarray, likely: np.ndarray) -> np.ndarray:
+    """E_W[max_a EU_W(a)] - max_a E_W[EU_W(a)], (n,); how often each action is the best is added up in `likely`."""
+    S, n, _ = samples.shape
+    mean, top = np.zeros_like(likely), np.zeros(n)
+    at = np.arange(n)
+    for P in samples:
+        E = _expected(P, U)
+        codes, best, _ = _best(E)
+        likely[codes, at] += 1.0 / S
+        top += best
+        mean += E
+    return np.maximum(top / S - mean.max(axis=0) / S, 0.0)
+
+
+def distributions(probabilities: Any, what: str = "probabilities") -> np.ndarray:
+    """Probabilities (n, K) as an array, their rows checked to sum to one."""
+    try:
+        P = np.asarray(probabilities, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must be numbers, one row for each decision, one column for each class.") from None
+    if P.ndim != 2 or P.shape[1] == 0:
+        raise ValueError(f"{what} have shape {P.shape}: (n, K) is needed, one column for each class.")
+    _require_distributions(P, what)
+    return P
+
+
+def _draws(draws: Any) -> np.ndarray:
+    samples = np.asarray(draws, dtype=np.float64)
+    if samples.ndim != 3 or 0 in samples.shape:
+        raise ValueError(f"draws have shape {samples.shape}: (S, n, K) is needed.")
+    _require_distributions(samples.reshape(-1, samples.shape[-1]), "draws")
+    return samples
+
+
+def _require_distributions(P: np.ndarray, what: str) -> None:
+    if len(P) == 0:
+        return
+    gap = np.abs(P @ np.ones(P.shape[1]) - 1.0)
+    worst = int(gap.argmax()) if not np.isnan(gap).any() else int(np.isnan(gap).argmax())
+    if not gap[worst] <= _SUM_TOLERANCE:
+        raise ValueError(
+            f"{what} must sum to one: row {worst} (counted from 0) sums to {float(P[worst].sum()):.6g}, {P[worst]!r}."
+        )
+    low = float(P.min())
+    if low < -_SUM_TOLERANCE:
+        worst = int(P.min(axis=1).argmin())
+        raise ValueError(f"{what} must not be negative: row {worst} (counted from 0) holds {low:.6g}.")

@@ -1,0 +1,296 @@
+"""Utilities: what each action is worth in each state of the world."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Utility", "codes_of"]
+
+Names = Sequence[Any] | np.ndarray
+
+_MOST_SHOWN = 12
+"""Actions or states shown by the text and HTML views."""
+
+
+class Utility:
+    r"""U(k, a): the value of action a when the truth is state k.
+
+    The best action is the one with the highest expected utility, EU(a) = \sum_k p_k U(k, a). Utilities may be in any
+    unit, and adding a number to a row or multiplying all by a positive one changes no decision.
+
+    Parameters
+    ----------
+    matrix : array (K, A), array (n, K, A), or function
+        Utilities, the same for all rows or for each its own. A function is given the rows and returns (n, K, A), or is
+        given one row and returns (K, A).
+    states : sequence of K names
+        Classes, in any order: they are matched by name.
+    actions : sequence of A names, optional
+        The states themselves if left out.
+
+    Examples
+    --------
+    >>> Utility([[0, -1], [-5, 0]], states=["good", "bad"], actions=["grant", "refuse"])
+    Utility: 2 states x 2 actions
+                grant      refuse
+        good        0          -1
+         bad       -5           0
+    """
+
+    def __init__(self, matrix: Any, states: Names, actions: Names | None = None) -> None:
+        self.states = _names(states, "states")
+        self.actions = self.states if actions is None else _names(actions, "actions")
+        self.function: Callable[[Any], Any] | None = None
+        self.matrix: np.ndarray | None = None
+        if callable(matrix):
+            self.function = matrix
+        else:
+            self.matrix = _checked(matrix, len(self.states), len(self.actions))
+
+    @classmethod
+    def zero_one(cls, classes: Names) -> Utility:
+        """One for naming the right class, nothing for any other: the best action is the most probable class.
+
+        >>> Utility.zero_one(["a", "b"]).matrix
+        array([[1., 0.],
+               [0., 1.]])
+        """
+        return cls(np.eye(len(classes)), classes, classes)
+
+    @classmethod
+    def from_costs(cls, costs: Any, states: Names, actions: Names | None = None) -> Utility:
+        """Costs are negative utilities: the action with the lowest expected cost is the best.
+
+        >>> Utility.from_costs([[0, 1], [5, 0]], ["good", "bad"]).matrix
+        array([[-0., -1.],
+               [-5., -0.]])
+        """
+        if callable(costs):
+            return cls(lambda rows: -np.asarray(costs(rows), dtype=np.float64), states, actions)
+        return cls(-_numbers(costs), states, actions)
+
+    @classmethod
+    def from_csv(cls, path: Any) -> Utility:
+        """A table with the actions in its first row and the states in its first column.
+
+        The corner is ignored. Names are text; they match classes that read the same, such as the number 1 and "1".
+        """
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            lines = [(number, line) for number, line in enumerate(csv.reader(file), 1) if any(map(str.strip, line))]
+        if len(lines) < 2 or len(lines[0][1]) < 2:
+            raise ValueError(
+                f"{path} is no table of utilities: the first line must name the actions, every other line begin with a "
+                "state, as in\n    state,treat,wait\n    ill,10,-50\n    well,-5,0"
+            )
+        actions = [name.strip() for name in lines[0][1][1:]]
+        states, rows = [], []
+        for number, line in lines[1:]:
+            if len(line) != len(actions) + 1:
+                raise ValueError(
+                    f"Line {number} of {path} has {len(line)} fields, and {len(actions) + 1} are needed: a state and "
+                    f"the utilities of {len(actions)} actions."
+                )
+            states.append(line[0].strip())
+            rows.append([_cell(text, path, number, action) for text, action in zip(line[1:], actions, strict=True)])
+        try:
+            return cls(rows, states, actions)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def with_reject(self, value: float, name: Any = "reject") -> Utility:
+        """The same with one more action, worth `value` whatever the truth: abstain, ask an expert, measure again."""
+        if not np.isfinite(value):
+            raise ValueError(f"The value of rejecting is {value!r}: a finite number is needed.")
+        actions = [*self.actions.tolist(), name]
+        if self.function is not None:
+            inner, K = self, len(self.states)
+
+            def extended(rows: Any) -> np.ndarray:
+                values = inner.of_rows(rows)
+                return np.concatenate([values, np.full((len(values), K, 1), float(value))], axis=2)
+
+            return Utility(extended, self.states.tolist(), actions)
+        assert self.matrix is not None
+        column = np.full((*self.matrix.shape[:-1], 1), float(value))
+        return Utility(np.concatenate([self.matrix, column], axis=-1), self.states.tolist(), actions)
+
+    @property
+    def constant(self) -> bool:
+        """Whether all rows share one matrix."""
+        return self.matrix is not None and self.matrix.ndim == 2
+
+    def ordered(self, classes: Any) -> Utility:
+        """The same with the states in the order of `classes`, matched by name."""
+        order = _matched(self.states, np.asarray(classes))
+        if (order == np.arange(len(order))).all():
+            return self
+        if self.function is not None:
+            inner = self
+            return Utility(
+                lambda rows: inner.of_rows(rows)[:, order], self.states[order].tolist(), self.actions.tolist()
+            )
+        assert self.matrix is not None
+        return Utility(np.take(self.matrix, order, axis=-2), self.states[order].tolist(), self.actions.tolist())
+
+    def of_rows(self, rows: Any) -> np.ndarray:
+        """The utilities of some rows, (n, K, A); `rows` are what the function is a function of."""
+        assert self.function is not None
+        n, K, A = _length(rows), len(self.states), len(self.actions)
+        values = _attempt(self.function, rows, (n, K, A))
+        if values is None:
+            each = [np.asarray(self.function(row), dtype=np.float64) for row in _each(rows)]
+            wrong = next((value.shape for value in each if value.shape != (K, A)), None)
+            if wrong is not None:
+                raise ValueError(
+                    f"The utility function returned shape {wrong} for a row: ({K}, {A}) is needed, or ({n}, {K}, {A}) "
+                    "for all rows at once."
+                )
+            values = np.stack(each)
+        return _checked(values, K, A)
+
+    def __repr__(self) -> str:
+        head = f"Utility: {len(self.states)} states x {len(self.actions)} actions"
+        if self.function is not None:
+            return f"{head}, a function of the row\n    states  {_few(self.states)}\n    actions {_few(self.actions)}"
+        assert self.matrix is not None
+        if self.matrix.ndim == 3:
+            return (
+                f"{head}, for each of {len(self.matrix)} rows\n"
+                f"    states  {_few(self.states)}\n    actions {_few(self.actions)}"
+            )
+        states, actions = self.states[:_MOST_SHOWN], self.actions[:_MOST_SHOWN]
+        left = max(8, *(len(str(state)) + 4 for state in states))
+        width = max(12, *(len(str(action)) + 2 for action in actions))
+        lines = [head, " " * left + "".join(f"{action!s:>{width}}" for action in actions)]
+        for state, values in zip(states, self.matrix, strict=False):
+            lines.append(f"{state!s:>{left}}" + "".join(f"{value:>{width}.6g}" for value in values[:_MOST_SHOWN]))
+        if len(self.states) > _MOST_SHOWN or len(self.actions) > _MOST_SHOWN:
+            lines.append("    ...")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        if not self.constant:
+            return f"<pre>{escape(repr(self))}</pre>"
+        assert self.matrix is not None
+        head = "".join(f"<th>{escape(str(action))}</th>" for action in self.actions[:_MOST_SHOWN])
+        best = self.matrix.max(axis=1)
+        body = ""
+        for state, values, top in zip(self.states[:_MOST_SHOWN], self.matrix, best, strict=False):
+            cells = "".join(
+                f"<td style='text-align:right{';font-weight:bold' if value == top else ''}'>{value:.6g}</td>"
+                for value in values[:_MOST_SHOWN]
+            )
+            body += f"<tr><th style='text-align:left'>{escape(str(state))}</th>{cells}</tr>"
+        caption = "Utility of each action (columns) in each state (rows); the best of a state in bold"
+        return f"<table><caption>{caption}</caption><tr><th></th>{head}</tr>{body}</table>"
+
+
+def codes_of(labels: Any, classes: np.ndarray) -> np.ndarray:
+    """The place of each label among the classes, (n,)."""
+    values = np.asarray(labels)
+    index = {label: k for k, label in enumerate(classes.tolist())}
+    try:
+        return np.array([index[label] for label in values.ravel().tolist()], dtype=np.intp)
+    except KeyError as error:
+        raise ValueError(
+            f"y holds {error.args[0]!r}, which is none of the classes {_list(classes.tolist())}."
+        ) from None
+
+
+def _names(names: Any, argument: str) -> np.ndarray:
+    """Distinct names, (n,)."""
+    values = np.asarray(list(names) if not isinstance(names, np.ndarray) else names)
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"{argument} must be a list of names, got {names!r}.")
+    if values.dtype.kind not in "biufUSO":
+        raise ValueError(f"{argument} has dtype {values.dtype}: names must be text or numbers.")
+    listed = values.tolist()
+    twice = sorted({str(name) for name in listed if listed.count(name) > 1}) if len(listed) < 1000 else []
+    if twice or len(set(listed)) < len(listed):
+        raise ValueError(f"{argument} names {', '.join(map(repr, twice[:5])) or 'something'} more than once.")
+    return values
+
+
+def _numbers(matrix: Any) -> np.ndarray:
+    try:
+        return np.asarray(matrix, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"A utility must be made of numbers, got {type(matrix).__name__}: {matrix!r:.80}") from None
+
+
+def _checked(matrix: Any, K: int, A: int) -> np.ndarray:
+    """(K, A) or (n, K, A), all finite."""
+    values = _numbers(matrix)
+    if values.ndim not in (2, 3) or values.shape[-2:] != (K, A):
+        raise ValueError(
+            f"The utility has shape {values.shape}: {K} states (rows) and {A} actions (columns) need ({K}, {A}), or "
+            f"(n, {K}, {A}) for rows with utilities of their own."
+        )
+    bad = ~np.isfinite(values)
+    if bad.any():
+        where = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), values.shape))
+        raise ValueError(
+            f"The utility is {values[where]} at {where} (counted from 0): utilities must be finite. For an action that "
+            "must never be taken use a large negative number."
+        )
+    return values
+
+
+def _cell(text: str, path: Any, number: int, action: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"Line {number} of {path} has {text!r} under {action!r}: a number is needed.") from None
+
+
+def _matched(states: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Where each class is among the states; as they are, or as text where that is the only way."""
+    for read in (lambda name: name, str):
+        index = {read(name): i for i, name in enumerate(states.tolist())}
+        if len(index) == len(states) and set(index) == {read(name) for name in classes.tolist()}:
+            return np.array([index[read(name)] for name in classes.tolist()])
+    missing = [name for name in classes.tolist() if str(name) not in set(map(str, states.tolist()))]
+    unknown = [name for name in states.tolist() if str(name) not in set(map(str, classes.tolist()))]
+    raise ValueError(
+        f"The states of the utility do not match the classes: {_list(missing)} of the classes have no row, "
+        f"{_list(unknown)} of the states are no classes."
+    )
+
+
+def _list(names: Iterable[Any], most: int = 5) -> str:
+    names = list(names)
+    if not names:
+        return "none"
+    return ", ".join(map(repr, names[:most])) + (f", ... ({len(names)} in all)" if len(names) > most else "")
+
+
+def _few(names: np.ndarray) -> str:
+    return ", ".join(map(str, names[:_MOST_SHOWN])) + (", ..." if len(names) > _MOST_SHOWN else "")
+
+
+def _length(rows: Any) -> int:
+    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+
+
+def _each(rows: Any) -> Iterable[Any]:
+    """Rows one at a time; those of a table as (label, value) series."""
+    if hasattr(rows, "iterrows"):
+        return (row for _, row in rows.iterrows())
+    if hasattr(rows, "iter_rows"):
+        return rows.iter_rows(named=True)
+    return iter(rows)
+
+
+def _attempt(function: Callable[[Any], Any], rows: Any, expected: tuple[int, int, int]) -> np.ndarray | None:
+    """The function of all rows at once, if that is what it is."""
+    try:
+        values = np.asarray(function(rows), dtype=np.float64)
+    except Exception:  # a function of one row may fail in any way when it is given all
+        return None
+    return values if values.shape == expected else None

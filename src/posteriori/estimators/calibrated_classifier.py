@@ -1,0 +1,155 @@
+r"""Any classifier, with its probabilities corrected by what they were worth on rows it had not seen.
+
+All maps but one act on z = log p, and three of them are softmax regressions on it:
+
+.. math:: \text{temperature: } \beta z, \qquad \text{vector: } w_k z_k + b_k, \qquad \text{Dirichlet: } W z + b,
+
+with a Gaussian prior around the map that changes nothing, W = I and b = 0. "isotonic" is scikit-learn's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.utils import Tags, get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from posteriori.decision.utility import codes_of
+from posteriori.estimators.bayesian_softmax import BayesianSoftmaxRegression
+from posteriori.estimators.settings import is_number
+from posteriori.models.prior import GaussianPrior
+
+__all__ = ["CalibratedClassifier"]
+
+_METHODS = ("temperature", "vector", "dirichlet", "isotonic")
+_LOWEST = -50.0
+"""Log-probabilities below are taken for this: a class held impossible must not decide the whole map."""
+_FIXED = 1e8
+"""Precision of a coefficient that is to stay where it is."""
+
+
+class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Calibrated probabilities from any classifier.
+
+    The estimator predicts every row from folds without it, the map is fitted to these predictions, and the estimator is
+    fitted again to all rows.
+
+    Parameters
+    ----------
+    estimator : classifier with `predict_proba`
+    method : {"temperature", "vector", "dirichlet", "isotonic"}, default "temperature"
+        One number for all classes; a slope and an intercept for each class; a matrix and intercepts; scikit-learn's
+        isotonic regression for each class.
+    cv : int, splitter or iterable, default 5
+    precision : float, default 1.0
+        Of the prior around the map that changes nothing, for "vector" and "dirichlet".
+
+    Attributes
+    ----------
+    estimator_ : fitted to all rows
+    classes_ : ndarray (K,)
+    temperature_ : float, for "temperature"
+        1 / beta: above one where the estimator was too sure of itself.
+    coef_, intercept_ : ndarray (K, K), (K,)
+        Of the map on log-probabilities, but for "isotonic".
+    """
+
+    def __init__(self, estimator: Any, *, method: str = "temperature", cv: Any = 5, precision: float = 1.0) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.cv = cv
+        self.precision = precision
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags, tags.classifier_tags = inner.input_tags, inner.classifier_tags
+        return tags
+
+    def fit(self, X: Any, y: Any) -> CalibratedClassifier:
+        """Fit the map to out-of-fold predictions, and the estimator to all rows."""
+        if self.method not in _METHODS:
+            raise ValueError(f"method={self.method!r} is unknown: use one of {[*_METHODS]}.")
+        if not is_number(self.precision) or not 0.0 < self.precision < np.inf:
+            raise ValueError(f"precision={self.precision!r} must be a positive number.")
+        if self.method == "isotonic":
+            estimator = CalibratedClassifierCV(self.estimator, method="isotonic", cv=self.cv, ensemble=False).fit(X, y)
+            self._remember(estimator)
+            return self
+        estimator = clone(self.estimator).fit(X, y)
+        labels = np.asarray(y)
+        cv = check_cv(self.cv, labels, classifier=True)
+        P = cross_val_predict(self.estimator, X, labels, cv=cv, method="predict_proba")
+        Z, codes = _logs(P), codes_of(labels, estimator.classes_)
+        coef, intercept = self._map(Z, codes)
+        self._remember(estimator)
+        self.coef_, self.intercept_ = coef, intercept
+        if self.method == "temperature":
+            self.temperature_ = float(1.0 / coef[0, 0])
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Calibrated class probabilities, (n, K)."""
+        check_is_fitted(self, "estimator_")
+        if self.method == "isotonic":
+            return self.estimator_.predict_proba(X)
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Their logarithms, (n, K)."""
+        check_is_fitted(self, "estimator_")
+        if self.method == "isotonic":
+            with np.errstate(divide="ignore"):
+                return np.log(self.estimator_.predict_proba(X))
+        Z = _logs(self.estimator_.predict_proba(X))
+        return log_softmax(Z @ self.coef_.T + self.intercept_, axis=1)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class, (n,)."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def _map(self, Z: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """W (K, K) and b (K,) of log-probabilities Z (n, K)."""
+        K = Z.shape[1]
+        if self.method == "temperature":
+            return _slope(Z, codes) * np.eye(K), np.zeros(K)
+        precision = np.full((K, K), float(self.precision))
+        if self.method == "vector":
+            precision[~np.eye(K, dtype=bool)] = _FIXED
+        model = BayesianSoftmaxRegression(
+            GaussianPrior(np.eye(K), precision, intercept_precision=float(self.precision)),
+            approximation="laplace",
+            classes=np.arange(K),
+        ).fit(Z, codes)
+        coef = model.coef_ if self.method == "dirichlet" else np.diag(np.diag(model.coef_))
+        return coef, model.intercept_
+
+    def _remember(self, estimator: Any) -> None:
+        self.estimator_, self.classes_ = estimator, estimator.classes_
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(estimator, name):
+                setattr(self, name, getattr(estimator, name))
+
+
+def _logs(P: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(P), _LOWEST)
+
+
+def _slope(Z: np.ndarray, codes: np.ndarray) -> float:
+    """The slope beta that minimises the cross-entropy of softmax(beta z): a convex function of one number."""
+    own = Z[np.arange(len(codes)), codes]
+
+    def loss(log_beta: float) -> float:
+        F = np.exp(log_beta) * Z
+        top = F.max(axis=1)
+        return float(np.mean(top + np.log(np.exp(F - top[:, None]).sum(axis=1)) - np.exp(log_beta) * own))
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-7.0, 7.0), method="bounded", options={"xatol": 1e-8}).x))

@@ -1,0 +1,152 @@
+"""Any classifier, with prediction sets that hold the true class as often as promised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.model_selection import train_test_split
+from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags, indexable
+from sklearn.utils.validation import check_is_fitted
+
+from posteriori.decision.conformal import Calibration, PredictionSets, calibrate, prediction_sets
+from posteriori.decision.utility import codes_of
+from posteriori.estimators.settings import is_number
+
+__all__ = ["ConformalClassifier"]
+
+
+class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Split conformal prediction: sets of classes that miss the true one with probability at most alpha.
+
+    Part of the rows is set aside before the estimator is fitted and used for nothing but calibration. The promise holds
+    for any estimator, however wrong its probabilities, as long as new rows are like the old.
+
+    Parameters
+    ----------
+    estimator : classifier with `predict_proba`
+    alpha : float, default 0.1
+    score : {"lac", "aps"}, default "lac"
+        "lac" gives the smallest sets, "aps" sets that grow with the difficulty of a row.
+    by_class : bool, default False
+        Keep the promise for the rows of every class, not only for all rows together.
+    calibration_size : float or int, default 0.25
+        Share or number of rows set aside.
+    random_state : int, RandomState or None
+        Which rows are set aside, and how ties are settled; None is 0.
+
+    Attributes
+    ----------
+    estimator_ : fitted on the remaining rows
+    classes_ : ndarray (K,)
+    calibration_ : Calibration
+    n_calibration_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = ConformalClassifier(GaussianNB(), alpha=0.05).fit(X, y)
+    >>> model.predict_set(X[[0, 70, 100]]).labels()
+    [[0], [1, 2], [2]]
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        alpha: float = 0.1,
+        score: str = "lac",
+        by_class: bool = False,
+        calibration_size: float = 0.25,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.alpha = alpha
+        self.score = score
+        self.by_class = by_class
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags, tags.classifier_tags = inner.input_tags, inner.classifier_tags
+        return tags
+
+    def fit(self, X: Any, y: Any) -> ConformalClassifier:
+        """Set rows aside, fit the estimator on the others, calibrate on those set aside."""
+        self._validate()
+        X, y = indexable(X, y)
+        seed = self._seed()
+        labels = np.asarray(y)
+        counts = np.unique(labels, return_counts=True)[1] if labels.ndim == 1 else np.zeros(1)
+        train, held = train_test_split(
+            np.arange(len(labels)),
+            test_size=self.calibration_size,
+            random_state=seed,
+            stratify=labels if counts.min() > 1 and self._room(len(labels), len(counts)) else None,
+        )
+        estimator = clone(self.estimator).fit(_safe_indexing(X, train), labels[train])
+        return self._calibrated(estimator, _safe_indexing(X, held), labels[held], seed)
+
+    def calibrate(self, estimator: Any, X: Any, y: Any) -> ConformalClassifier:
+        """Calibrate a fitted estimator on rows that it has not seen, instead of `fit`."""
+        self._validate()
+        check_is_fitted(estimator)
+        return self._calibrated(estimator, X, np.asarray(y), self._seed())
+
+    def predict_set(self, X: Any, alpha: float | None = None) -> PredictionSets:
+        """The classes that cannot be excluded at level alpha (the constructor's if None)."""
+        level = self.alpha if alpha is None else alpha
+        return prediction_sets(self.predict_proba(X), self.calibration_, level, self.classes_)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The estimator's own predictions, (n,)."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.predict(X)
+
+    def predict_or_abstain(self, X: Any, abstain: Any = "abstain") -> np.ndarray:
+        """The class of rows whose set holds one alone, `abstain` for all others, (n,)."""
+        return self.predict_set(X).actions(abstain)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The estimator's own probabilities, (n, K)."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.predict_proba(X)
+
+    def _calibrated(self, estimator: Any, X: Any, y: np.ndarray, seed: int) -> ConformalClassifier:
+        codes = codes_of(y, estimator.classes_)
+        calibration: Calibration = calibrate(
+            estimator.predict_proba(X),
+            codes,
+            score=self.score,  # type: ignore[arg-type]
+            by_class=bool(self.by_class),
+            seed=seed,
+        )
+        self.estimator_, self.classes_, self.calibration_ = estimator, estimator.classes_, calibration
+        self.n_calibration_ = len(codes)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(estimator, name):
+                setattr(self, name, getattr(estimator, name))
+        return self
+
+    def _room(self, N: int, K: int) -> bool:
+        """Whether both parts can hold every class."""
+        held = self.calibration_size * N if self.calibration_size < 1 else self.calibration_size
+        return min(held, N - held) >= K
+
+    def _validate(self) -> None:
+        if not hasattr(self.estimator, "predict_proba"):
+            raise TypeError(f"estimator={self.estimator!r} has no predict_proba.")
+        if not is_number(self.alpha) or not 0.0 < self.alpha < 1.0:
+            raise ValueError(f"alpha={self.alpha!r} must be between 0 and 1.")
+        if self.score not in ("lac", "aps"):
+            raise ValueError(f"score={self.score!r} is unknown: use 'lac' or 'aps'.")
+        if not is_number(self.calibration_size) or not self.calibration_size > 0:
+            raise ValueError(f"calibration_size={self.calibration_size!r} must be a share or a number of rows.")
+
+    def _seed(self) -> int:
+        return 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
