@@ -183,7 +183,7 @@ def _regular(belief: Belief, classes: np.ndarray) -> tuple[Belief, dict[Any, flo
     ridges, ridge = np.zeros(len(Psi)), RIDGE[shape(belief.structure)]
     if shape(belief.structure) == "full":
         for j, M in enumerate(Psi):
-            ridges[j] = 1.0 if unseen[j] else 0.0 if _is_regular(M) else ridge
+            ridges[j] = 1.0 if unseen[j].any() else 0.0 if _is_regular(M, float(nu[j, 0])) else ridge
             M[np.diag_indices(D)] += ridges[j] * nu[j]
     else:
         each = np.where(unseen, 1.0, np.where(Psi > _CONSTANT * nu, 0.0, ridge))
@@ -195,10 +195,10 @@ def _regular(belief: Belief, classes: np.ndarray) -> tuple[Belief, dict[Any, flo
     return Belief(belief.structure, belief.kappa, belief.means, nu, Psi), found
 
 
-def _is_regular(M: np.ndarray) -> bool:
-    """Whether a symmetric matrix is positive definite by more than rounding, whatever the units of its rows."""
+def _is_regular(M: np.ndarray, n: float) -> bool:
+    """Whether the scatter of n rows is positive definite by more than rounding, whatever the units of its rows."""
     diagonal = M.diagonal()
-    if not (diagonal > 0.0).all():
+    if not (diagonal > _CONSTANT * n).all():
         return False
     unit = 1.0 / np.sqrt(diagonal)
     scaled = M * unit * unit[:, None]

@@ -158,7 +158,8 @@ def _matrix_joint(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
         A = densities.weights[0]
         T, M = np.dot(A, Z.T), np.dot(densities.means, A.T)
         near = np.einsum("kd,kd->k", M, M)
-        if near.max() <= _NEAR:
+        spread = densities.factors if densities.powers is None else 2.0 * densities.powers[:, 0]
+        if (near * spread).max() <= _NEAR:
             q = -2.0 * np.dot(M, T)
             q += near[:, None] + np.einsum("dn,dn->n", T, T)
             np.maximum(q, 0.0, out=q)

@@ -171,11 +171,11 @@ def _diagonal(
         q = Z - np.where(mine, down.mean, belief.means[k])
         q *= q
         q /= Psi
-        if down.there is None:
+        if down.there is None and kappa.shape[1] == nu.shape[1] == 1:
             out[:, k] = _product_density(q, Psi, kappa[:, 0], nu[:, 0], structure, estimate, K)
         else:
             terms = _density(q, np.log(Psi), kappa, nu, 1, structure, estimate, K)
-            out[:, k] = np.where(down.there, terms, 0.0).sum(axis=1)
+            out[:, k] = (terms if down.there is None else np.where(down.there, terms, 0.0)).sum(axis=1)
     return out
 
 

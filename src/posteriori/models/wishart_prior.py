@@ -22,9 +22,12 @@ class _Parameters:
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name."""
+        unknown = [name for name in params if name not in self.get_params()]
+        if unknown:
+            raise ValueError(
+                f"{type(self).__name__} has no parameter {unknown[0]!r}: there are {[*self.get_params()]}."
+            )
         for name, value in params.items():
-            if name not in self.get_params():
-                raise ValueError(f"{type(self).__name__} has no parameter {name!r}: there are {[*self.get_params()]}.")
             setattr(self, name, value)
         return self
 
@@ -134,7 +137,7 @@ def _numbers(name: str, value: Any) -> np.ndarray:
 
 
 def _positive(name: str, value: Any) -> float:
-    if not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
+    if not isinstance(value, Real) or value is True or not 0.0 < float(value) < np.inf:
         raise ValueError(f"The prior's {name} is {value!r}: it must be a positive number.")
     return float(value)
 
