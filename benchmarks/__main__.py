@@ -10,6 +10,7 @@ from benchmarks import problems
 
 POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "laplace-torch", "honesty", "coverage")
+GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 
 WHAT = """\
 of SoftmaxRegression:
@@ -23,6 +24,11 @@ of BayesianSoftmaxRegression:
   honesty        predictive probabilities and intervals, against NUTS by NumPyro
   coverage       intervals in simulation with a known prior (--datasets)
   bayes          these five
+of GaussianClassifier:
+  gaussian-parameters  those of maximum likelihood, against GaussianNB, LDA and QDA
+  gaussian-speed       seconds to fit and to predict, against the same
+  gaussian-quality     log-loss of test rows, against the same (more sets with --data)
+  gaussian             these three
 all: everything"""
 
 
@@ -34,12 +40,14 @@ def main() -> None:
         epilog=WHAT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", nargs="?", default="all", choices=(*POINT, *BAYES, "bayes", "all"))
+    parser.add_argument(
+        "what", nargs="?", default="all", choices=(*POINT, *BAYES, "bayes", *GAUSSIAN, "gaussian", "all")
+    )
     parser.add_argument("--data", type=Path, help="folder with NAME.npz: mnist, letter (X, y, split), others (X, y)")
     parser.add_argument(
         "--problems",
         help="only these, names separated by commas, of: "
-        + ", ".join((*problems.PROBLEMS, *problems.FILES))
+        + ", ".join((*problems.PROBLEMS, *problems.FILES, *problems.GAUSSIAN))
         + ", and what is in the folder --data",
     )
     parser.add_argument("--budget", type=float, default=120.0, help="seconds per problem for each solver of the peer")
@@ -50,15 +58,29 @@ def main() -> None:
 
     asked = tuple(options.problems.split(",")) if options.problems else None
     in_folder = () if options.data is None else tuple(path.stem for path in options.data.glob("*.npz"))
-    if unknown := {*(asked or ())} - {*problems.PROBLEMS, *problems.FILES, *in_folder, "1000-classes"}:
+    known = {*problems.PROBLEMS, *problems.FILES, *problems.GAUSSIAN, *in_folder, "1000-classes"}
+    if unknown := {*(asked or ())} - known:
         parser.error(f"--problems has unknown names: {', '.join(sorted(unknown))}")
-    what = {"all": (*POINT, *BAYES), "bayes": BAYES}.get(options.what, (options.what,))
+    groups = {"all": (*POINT, *BAYES, *GAUSSIAN), "bayes": BAYES, "gaussian": GAUSSIAN}
+    what = groups.get(options.what, (options.what,))
 
     if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > 0.5:
         print(f"The machine is busy (load {load:.1f}): times are for a machine that does nothing else.")
 
     # Imported here because every worker process imports this module again.
-    from benchmarks import against_laplace_torch, coverage, honesty, passes, price, quality, scaling, softmax
+    from benchmarks import (
+        against_laplace_torch,
+        coverage,
+        gaussian_parameters,
+        gaussian_quality,
+        gaussian_speed,
+        honesty,
+        passes,
+        price,
+        quality,
+        scaling,
+        softmax,
+    )
 
     quick, out = options.quick, options.out
     if "softmax" in what:
@@ -78,6 +100,13 @@ def main() -> None:
         honesty.run(asked, options.data, out, quick=quick)
     if "coverage" in what:
         coverage.run(out, min(20, options.datasets) if quick else options.datasets)
+    if "gaussian-parameters" in what:
+        gaussian_parameters.run(asked, options.data, out, quick=quick)
+    if "gaussian-speed" in what:
+        names = gaussian_speed.QUICK if quick else gaussian_speed.PROBLEMS
+        gaussian_speed.run([name for name in names if asked is None or name in asked], out, quick=quick)
+    if "gaussian-quality" in what:
+        gaussian_quality.run(asked, options.data, out, quick=quick)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,18 @@ def text(n_rows: int, n_features: int, n_classes: int, *, words: int = 100, seed
     return X, draw_labels(3.0 * logits / logits.std(), rng)
 
 
+def gaussian_classes(n_rows: int, n_features: int, n_classes: int, *, seed: int = 0) -> Data:
+    """Return Gaussian classes of about one size, each with a mean and a covariance of its own, that overlap."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(n_classes, size=n_rows)
+    X = rng.standard_normal((n_rows, n_features))
+    for k in range(n_classes):
+        mean = rng.standard_normal(n_features) * (2.0 / np.sqrt(n_features))
+        A = np.eye(n_features) + rng.standard_normal((n_features, n_features)) * (0.5 / np.sqrt(n_features))
+        X[y == k] = X[y == k] @ A + mean
+    return X, y
+
+
 PROBLEMS: dict[str, Callable[[], Data]] = {
     "iris": lambda: bundled(datasets.load_iris),
     "iris-standardised": lambda: bundled(datasets.load_iris, standardised=True),
@@ -104,6 +116,13 @@ PROBLEMS: dict[str, Callable[[], Data]] = {
     "text-20k-50k-20": lambda: text(20_000, 50_000, 20),
 }
 """Problems that need no file."""
+
+GAUSSIAN: dict[str, Callable[[], Data]] = {
+    "gaussian-2k-20-5": lambda: gaussian_classes(2_000, 20, 5),
+    "gaussian-1M-20-5": lambda: gaussian_classes(1_000_000, 20, 5),
+    "gaussian-100k-100-10": lambda: gaussian_classes(100_000, 100, 10),
+}
+"""Problems of Gaussian classes, for the times of Gaussian classifiers."""
 
 FILES = ("letter", "mnist")
 """Problems read from ``NAME.npz`` (keys X, y, split) in the data folder."""

@@ -57,12 +57,13 @@ HEADER = (
 )  # fmt: skip
 
 
-def sets(data: Path | None, *, quick: bool = False) -> dict[str, Callable[[], Data]]:
-    """Return scikit-learn's own sets, and those of the folder."""
+def sets(data: Path | None, *, quick: bool = False, large: Iterable[str] = ()) -> dict[str, Callable[[], Data]]:
+    """Return scikit-learn's own sets, and those of the folder; of the large ones only those named."""
     found = {name: problems.PROBLEMS[name] for name in (QUICK if quick else BUNDLED)}
     if data is not None and not quick:
+        left_out = {*LARGE} - {*large}
         for path in sorted(data.glob("*.npz")):
-            if path.stem not in (*LARGE, *found):
+            if path.stem not in (*left_out, *found):
                 found[path.stem] = lambda name=path.stem: problems.load(name, data)
     return found
 

@@ -26,6 +26,7 @@ class Scorer:
     of: Callable[..., float]
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The score."""
         return self.of(estimator, X, y, sample_weight)
 
     def __repr__(self) -> str:
