@@ -204,7 +204,7 @@ def test_log_odds_of_tied_gaussians_are_linear(structure, estimate):
     belief = belief_of(structure)
     X, densities = rows_near(belief), densities_of(belief, estimate)
     coef, intercept = densities.linear()
-    F, joint = coef @ X.T + intercept[:, None], log_joint(X, densities)
+    F, joint = coef @ (X - densities.origin).T + intercept[:, None], log_joint(X, densities)
     np.testing.assert_allclose(F - F[0], joint - joint[0], atol=1e-10)
 
 

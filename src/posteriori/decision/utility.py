@@ -205,7 +205,9 @@ def codes_of(labels: Any, classes: np.ndarray) -> np.ndarray:
 
 def _names(names: Any, argument: str) -> np.ndarray:
     """Distinct names, (n,)."""
-    values = np.asarray(list(names) if not isinstance(names, np.ndarray) else names)
+    listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
+    mixed = any(isinstance(name, str) for name in listed) and not all(isinstance(name, str) for name in listed)
+    values = np.array(listed, dtype=object) if mixed else np.asarray(names if isinstance(names, np.ndarray) else listed)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"{argument} must be a list of names, got {names!r}.")
     if values.dtype.kind not in "biufUSO":

@@ -48,6 +48,8 @@ _JOINT = [0, 1, 3]
 _SMALLEST_SPREAD = 1e-3
 """Bound on the prior covariance when it is chosen by the joint evidence, which can grow without end as it falls."""
 
+_LEAST_VARIANCE = 1e-304
+"""Squares below have lost their digits."""
 _LEFT_OUT_WORK = 1e8
 """Products for one look at all rows left out; beyond, some of the rows are looked at."""
 _FEWEST_LEFT_OUT, _MOST_LEFT_OUT = 500, 4000
@@ -115,7 +117,7 @@ class Standardised:
         self.origin = mean if origin is None else origin
         # a column that is constant but for rounding has no spread to be measured by
         noise = 8.0 * np.finfo(np.float64).eps * np.abs(mean)
-        self.variance = np.where(self.variance > noise**2, self.variance, 0.0)
+        self.variance = np.where(self.variance > np.maximum(noise**2, _LEAST_VARIANCE), self.variance, 0.0)
         unit = np.sqrt(self.variance)
         if structure == "spherical":  # one unit for all features
             unit = np.full_like(unit, np.sqrt(np.mean(self.variance)))
@@ -209,7 +211,7 @@ def _candidate(
         return Candidate(structure, standardised, prior, {}, losses(prior) if scored else None, 0)
     if given is not None:
         prior = given.within(structure, standardised.unit, standardised.variance)
-        return Candidate(structure, standardised, prior, {}, losses(prior), 0)
+        return Candidate(structure, standardised, prior, {}, losses(prior) if len(kept.codes) else None, 0)
     N = float(statistics.counts.sum())
     if settings.prior == "evidence":
         bounds = (_BOUNDS[0][_JOINT], _BOUNDS[1][_JOINT])
@@ -232,7 +234,8 @@ def _candidate(
         x = found.x
     prior = _prior(x, structure, D, N)
     hyperparameters = dict(zip(("kappa", "dof", "pooled", "spread"), np.exp(x).tolist(), strict=True))
-    return Candidate(structure, standardised, prior, hyperparameters, losses(prior), found.n_evaluations)
+    final = losses(prior) if len(kept.codes) else None
+    return Candidate(structure, standardised, prior, hyperparameters, final, found.n_evaluations)
 
 
 def _prior(x: np.ndarray, structure: Structure, D: int, N: float) -> WishartPrior:

@@ -26,7 +26,7 @@ from posteriori.estimators.settings import is_number
 from posteriori.estimators.softmax_regression import SoftmaxRegression
 from posteriori.exceptions import ConvergenceWarning, SingularWarning
 from posteriori.maths import softmax as kernels
-from posteriori.models.class_densities import draw, log_joint
+from posteriori.models.class_densities import draw, log_joint, pulled_in
 from posteriori.models.class_statistics import ClassStatistics, Kind, class_statistics
 from posteriori.models.gaussian import STRUCTURES, Structure, scatter_kind
 from posteriori.models.wishart_prior import NormalInverseWishartPrior, RidgePrior
@@ -81,7 +81,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     prior_ : NormalInverseWishartPrior, RidgePrior or None
         As used, in the data's units: passed back, it gives the same fit.
     log_evidence_ : float
-        log p(X, y); for "mle" and `RidgePrior`, which have no proper prior, Schwarz's approximation (BIC).
+        log p(X, y) under `prior_`. With "predictive" that prior owes its pooled part to the same rows: this is then no
+        marginal likelihood to compare with others; with "evidence" it is. For "mle" and `RidgePrior`, which have no
+        proper prior, Schwarz's approximation (BIC).
     solution_ : GaussianSolution
         Structure, scores of the structures, hyperparameters, ridges.
     classes_, n_features_in_, feature_names_in_
@@ -124,6 +126,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = self.covariance in ("auto", "diagonal", "tied_diagonal")
         return tags
 
+    means_ = property(lambda self: self._fit.means)
+    covariances_ = property(lambda self: self._fit.covariances)
+    class_prior_ = property(lambda self: self._fit.class_prior)
+    prior_ = property(lambda self: self._fit.prior)
+    log_evidence_ = property(lambda self: self._fit.log_evidence)
+    solution_ = property(lambda self: self._fit.solution)
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianClassifier:
         """Fit the model in one pass over the rows.
 
@@ -143,14 +152,17 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         statistics, kept = self._read(features, target)
         fitted = self._derive(statistics, kept, target.classes)
         remember_features(self, features, named)
-        self._set(fitted, statistics, kept, target.classes)
+        self._statistics, self._kept = statistics, kept
+        self._fitted: GaussianFit | None = fitted
+        self.classes_, self.class_count_ = target.classes, statistics.counts
+        _warn_of(fitted)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> GaussianClassifier:
         """Add rows to those seen so far, by `fit` or `partial_fit`: the result is that of all rows at once.
 
-        Statistics merge exactly, in any order. Priors and structure are chosen anew; of the rows themselves at most
-        4,000, each as likely as any other, are kept for that.
+        Statistics merge exactly, in any order. Priors and structure are chosen anew when they are next asked for; of
+        the rows themselves at most 4,000, each as likely as any other, are kept for that.
 
         Parameters
         ----------
@@ -175,15 +187,26 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         if before is not None:
             check_features(self, features)
         self._settings(target.classes, features.matrix.shape[1])
-        statistics, kept = self._read(features, target, None if before is None else before.kind)
+        auto = self.covariance == "auto" and before is not None and before.kind == "diagonal"
+        statistics, kept = self._read(features, target, "diagonal" if auto else None)
         if before is not None:
-            if before.kind != statistics.kind:
-                before = before.reduced(statistics.kind)
+            if before.kind not in (statistics.kind, "full"):
+                raise ValueError(
+                    f"covariance={self.covariance!r} needs more than was kept of the rows before, their "
+                    f"{'variances' if before.kind == 'diagonal' else 'scatter within classes'}: fit all rows again."
+                )
+            before = before.reduced(statistics.kind)
+            sought = self.covariance == "auto" or (self.estimate != "mle" and self.prior == "predictive")
+            if sought and self._kept.n_seen > 0 and len(self._kept.codes) == 0:
+                raise ValueError(
+                    f"estimate={self.estimate!r} judges priors by rows, and of those before none were kept, as nothing "
+                    "was to be chosen then: fit all rows again."
+                )
             statistics, kept = before + statistics, self._kept.merged(kept, _MOST_KEPT, self._rng())
-        fitted = self._derive(statistics, kept, target.classes)
-        if not hasattr(self, "_statistics"):
+        else:
             remember_features(self, features, named)
-        self._set(fitted, statistics, kept, target.classes)
+        self._statistics, self._kept, self._fitted = statistics, kept, None
+        self.classes_, self.class_count_ = target.classes, statistics.counts
         return self
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
@@ -241,7 +264,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def to_softmax(self) -> SoftmaxRegression:
         """The softmax regression with exactly the same probabilities, for tied covariances under "mle" or "map"."""
         self._require_fitted()
-        linear = self._linear
+        linear = self._fit.densities.linear()
         if linear is None:
             structure = self.solution_.structure
             if self._fit.densities.student:
@@ -254,7 +277,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
                 "is no softmax regression like it. Use covariance='tied' or 'tied_diagonal'."
             )
         model = SoftmaxRegression(classes=None if self.classes is None else list(self.classes))
-        coef, intercept = linear
+        coef, intercept = linear[0], linear[1] - linear[0] @ self._fit.densities.origin
         model.classes_, model.n_features_in_, model._not_features = (
             self.classes_,
             self.n_features_in_,
@@ -295,15 +318,15 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _map_rows(self, features: Features, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
         """Logits, (K, n), by products with coefficients alone where they are linear in x."""
-        linear, origin = self._linear, self._fit.densities.origin
+        linear, origin = self._fit.densities.linear(), self._fit.densities.origin
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
-            if linear is None or sp.issparse(features.matrix):
+            far = linear is not None and np.abs(linear[0] @ origin).max() > _FAR
+            if linear is None or (far and sp.issparse(features.matrix)):
                 return self._blocks(features).map_rows(log_joint, self._fit.densities, finish)
             coef, intercept = linear
-            if np.abs(coef @ origin).max() > _FAR:
-                theta = np.column_stack([coef, intercept + coef @ origin])
-                return self._blocks(features, origin).map_rows(_finished_logits, theta, finish)
-            return self._blocks(features).map_rows(_finished_logits, np.column_stack([coef, intercept]), finish)
+            blocks = self._blocks(features, origin if far else None)
+            theta = np.column_stack([coef, intercept if far else intercept - coef @ origin])
+            return blocks.map_rows(_finished_logits, theta, finish)
 
     def _blocks(self, features: Features, shift: np.ndarray | None = None) -> MemoryBlocks:
         n_threads = usable_threads(self.n_jobs)
@@ -322,13 +345,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             far = np.flatnonzero(~np.isfinite(best))
             X: Any = features.matrix[far]
             X = X.toarray() if sp.issparse(X) else X.astype(np.float64)
-            F[:, far] = log_joint(np.clip(X, -1e100, 1e100), densities)
+            F[:, far] = log_joint(pulled_in(X, densities), densities)
         return np.where(np.isnan(F), densities.log_prior[:, None], F)
 
     def _validate(self) -> None:
-        if self.covariance != "auto" and self.covariance not in STRUCTURES:
+        if not (isinstance(self.covariance, str) and self.covariance in ("auto", *STRUCTURES)):
             raise ValueError(f"covariance={self.covariance!r} is unknown: use one of {['auto', *STRUCTURES]}.")
-        if self.estimate not in _ESTIMATES:
+        if not (isinstance(self.estimate, str) and self.estimate in _ESTIMATES):
             raise ValueError(f"estimate={self.estimate!r} is unknown: use one of {[*_ESTIMATES]}.")
         prior = self.prior
         objects = (NormalInverseWishartPrior, RidgePrior)
@@ -351,6 +374,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(f"The prior's strength is {prior.strength!r}: it must not be negative.")
         if self.n_jobs is not None and not isinstance(self.n_jobs, (int, np.integer)):
             raise ValueError(f"n_jobs={self.n_jobs!r} must be a whole number or None.")
+        try:
+            check_random_state(self.random_state)
+        except ValueError as error:
+            raise ValueError(f"random_state={self.random_state!r} is no seed: {error}") from None
 
     def _settings(self, classes: np.ndarray, D: int) -> GaussianSettings:
         """What was asked for, for these classes."""
@@ -424,9 +451,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         rows = np.arange(N)
         if target.weights is not None:
             rows = np.flatnonzero(target.weights > 0.0)
-        n_seen = len(rows)
-        if n_seen > _MOST_KEPT:
-            rows = np.sort(self._rng().choice(rows, _MOST_KEPT, replace=False, shuffle=False))
+        n_seen = len(rows) if target.probs is None else int(np.count_nonzero(target.probs[rows]))
+        most = _MOST_KEPT if self._judges else 0
+        if len(rows) > most:
+            rows = np.sort(self._rng().choice(rows, most, replace=False, shuffle=False))
         X: Any = features.matrix[rows]
         X = X.toarray() if sp.issparse(X) else X
         weights = np.ones(len(rows)) if target.weights is None else target.weights[rows]
@@ -434,7 +462,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             return KeptRows(X.astype(np.float64), target.codes[rows], weights, n_seen)
         assert target.probs is not None
         n, k = np.nonzero(target.probs[rows])
-        return KeptRows(X[n].astype(np.float64), k, weights[n] * target.probs[rows][n, k], n_seen)
+        pairs = KeptRows(X[n].astype(np.float64), k, weights[n] * target.probs[rows][n, k], n_seen)
+        return pairs.some(most)
+
+    @property
+    def _judges(self) -> bool:
+        """Whether anything is to be chosen by left-out rows."""
+        return self.covariance == "auto" or not (self.estimate == "mle" or isinstance(self.prior, RidgePrior))
 
     def _rng(self) -> np.random.Generator:
         seed = 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
@@ -447,7 +481,14 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             missing = not statistics.complete or bool(np.isnan(kept.X).any())
             allowed = _DIAGONAL[:2] if missing else _DIAGONAL
             settings = replace(settings, structures=allowed)
-            why = "values are missing" if missing else "matrices for all classes would be too large"
+            large = len(classes) * statistics.means.shape[1] ** 2 > _MOST_SCATTER
+            why = (
+                "values are missing"
+                if missing
+                else "matrices would be too large"
+                if large
+                else "only variances are known"
+            )
         with one_blas_thread():
             fitted = fit_gaussian(statistics, kept, settings, classes)
         if why:
@@ -455,28 +496,41 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             fitted = replace(fitted, solution=solution)
         return fitted
 
-    def _set(self, fitted: GaussianFit, statistics: ClassStatistics, kept: KeptRows, classes: np.ndarray) -> None:
-        self._fit, self._statistics, self._kept = fitted, statistics, kept
-        self._linear = fitted.densities.linear()
-        self.classes_, self.class_count_ = classes, statistics.counts
-        self.means_, self.covariances_, self.class_prior_ = fitted.means, fitted.covariances, fitted.class_prior
-        self.prior_, self.log_evidence_, self.solution_ = fitted.prior, fitted.log_evidence, fitted.solution
-        if fitted.solution.ridges:
-            warnings.warn(
-                f"The covariance of {_some(list(fitted.solution.ridges))} is singular: "
-                f"{max(fitted.solution.ridges.values()):g} of the variances of all rows was added to its diagonal "
-                "(solution_.ridges). Use estimate='bayes' or 'map', which need no ridge.",
-                SingularWarning,
-                stacklevel=3,
-            )
-        if not fitted.solution.converged:
-            warnings.warn("Means and covariances had not settled.", ConvergenceWarning, stacklevel=3)
+    @property
+    def _fit(self) -> GaussianFit:
+        """What follows from the rows seen: derived when it is first asked for, as more rows may come before."""
+        fitted: GaussianFit | None = self.__dict__.get("_fitted")
+        if fitted is None:
+            if "_statistics" not in self.__dict__:
+                raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
+            fitted = self._fitted = self._derive(self._statistics, self._kept, self.classes_)
+            _warn_of(fitted)
+        return fitted
+
+
+def _warn_of(fitted: GaussianFit) -> None:
+    ridges = fitted.solution.ridges
+    if ridges:
+        warnings.warn(
+            f"The covariance of {_some(list(ridges))} is singular: {max(ridges.values()):g} of all rows' variances "
+            "was added to its diagonal (solution_.ridges). Use estimate='bayes' or 'map', which need no ridge.",
+            SingularWarning,
+            stacklevel=4,
+        )
+    if not fitted.solution.converged:
+        warnings.warn(
+            "Means and covariances under the ridge prior had not settled: two modes are nearly alike. Use another "
+            "strength, or a NormalInverseWishartPrior.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
 
 def _finished_logits(X: Any, theta: np.ndarray, finish: Callable[[np.ndarray], Any] | None) -> np.ndarray:
-    F = kernels.logits(X, theta)
-    if finish is not None:
-        finish(F)
+    with np.errstate(over="ignore", invalid="ignore"):
+        F = kernels.logits(X, theta)
+        if finish is not None:
+            finish(F)
     return F
 
 

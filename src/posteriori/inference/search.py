@@ -25,8 +25,8 @@ def search(
     bounds: tuple[np.ndarray, np.ndarray],
     *,
     radius: float = 1.5,
-    tol: float = 0.1,
-    max_evaluations: int = 60,
+    tol: float = 0.2,
+    max_evaluations: int = 40,
 ) -> Found:
     """Minimise f from the best of several starts, by quadratic models in a trust region that shrinks to `tol`.
 

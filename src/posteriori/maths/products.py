@@ -25,6 +25,9 @@ def sum_of_logs(V: np.ndarray, axis: int) -> np.ndarray:
         for start in range(width, len(rows), width):
             factor = rows[start : start + width]
             product[: len(factor)] *= factor
-    if product.size and (product.min() < 1e-290 or product.max() > 1e300):
-        return np.log(V).sum(axis=axis)
-    return np.log(product, out=product).sum(axis=0)
+    out_of_range = ((product < 1e-290) | (product > 1e300)).any(axis=0)
+    with np.errstate(divide="ignore"):
+        total = np.log(product, out=product).sum(axis=0)
+    if out_of_range.any():  # these alone: what one row is does not touch the others
+        total[out_of_range] = np.log(rows[:, out_of_range]).sum(axis=0)
+    return total

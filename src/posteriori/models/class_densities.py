@@ -32,7 +32,7 @@ from posteriori.models.gaussian import (
     shape,
 )
 
-__all__ = ["ClassDensities", "class_densities", "draw", "log_joint", "log_likelihood"]
+__all__ = ["ClassDensities", "class_densities", "draw", "log_joint", "log_likelihood", "pulled_in"]
 
 _PART_BYTES = 1 << 20
 """Rows worked on at a time: what stays in the cache of a core."""
@@ -77,7 +77,10 @@ class ClassDensities:
     factors: np.ndarray
 
     def linear(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Coefficients (K, D) and intercepts (K,) of log p(k | x), where it is linear in x up to its normalisation."""
+        """Coefficients (K, D) and intercepts (K,) of log p(k | x), where it is linear in x up to its normalisation.
+
+        The intercepts are those at the origin of the densities, not of the data: on the way there digits may be lost.
+        """
         if self.student or not is_tied(self.structure):
             return None
         if shape(self.structure) == "full":
@@ -85,8 +88,7 @@ class ClassDensities:
             coef = self.means @ precision
         else:
             coef = self.means * self.weights
-        intercept = self.log_prior - 0.5 * np.einsum("kd,kd->k", coef, self.means)
-        return coef, intercept - coef @ self.origin
+        return coef, self.log_prior - 0.5 * np.einsum("kd,kd->k", coef, self.means)
 
 
 def class_densities(
@@ -143,14 +145,27 @@ def log_joint(X: Any, densities: ClassDensities, finish: Callable[[np.ndarray], 
     width = D + (D * K // len(_bands(D)) if densities.structure == "full" else K)
     step = max(64, _PART_BYTES // (8 * width))
     of = {"full": _matrix_joint, "diagonal": _diagonal_joint, "spherical": _spherical_joint}[shape(densities.structure)]
-    for start in range(0, n, step):
-        rows = slice(start, min(start + step, n))
-        part = X[rows].toarray() if sp.issparse(X) else X[rows]
-        out[:, rows] = of(part - densities.origin, densities)
-    out += densities.log_prior[:, None]
-    if finish is not None:
-        finish(out)
+    with np.errstate(over="ignore", invalid="ignore"):  # here, not outside: threads have settings of their own
+        for start in range(0, n, step):
+            rows = slice(start, min(start + step, n))
+            part = X[rows].toarray() if sp.issparse(X) else X[rows]
+            out[:, rows] = of(part - densities.origin, densities)
+        out += densities.log_prior[:, None]
+        if finish is not None:
+            finish(out)
     return out
+
+
+def pulled_in(X: np.ndarray, densities: ClassDensities) -> np.ndarray:
+    """Rows farther away than 1e100 standard deviations brought back to there: their squares are numbers again."""
+    A = densities.weights
+    inverse = np.sqrt(np.einsum("jid,jid->jd", A, A) if shape(densities.structure) == "full" else A).max(axis=0)
+    Z = X - densities.origin
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance = np.nanmax(np.abs(Z) * 1e-150 * inverse, axis=1, initial=0.0)  # in 1e150 standard deviations
+        far = distance > 1e-50
+        Z[far] *= (1e-50 / np.minimum(distance[far], 1e300))[:, None]
+    return Z + densities.origin
 
 
 def _matrix_joint(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
@@ -209,8 +224,16 @@ def _of_distances(q: np.ndarray, densities: ClassDensities) -> np.ndarray:
 
 
 def _diagonal_joint(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
-    if np.isnan(Z).any():
-        return _diagonal_joint_of_some(Z, densities)
+    missing = np.isnan(np.dot(Z, np.zeros(Z.shape[1])))  # infinite values too: they are refused later
+    if not missing.any():
+        return _complete_joint(Z, densities)
+    out = np.empty((len(densities.means), len(Z)))
+    out[:, ~missing] = _complete_joint(Z[~missing], densities)
+    out[:, missing] = _incomplete_joint(Z[missing], densities)
+    return out
+
+
+def _complete_joint(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
     means, weights, powers = densities.means, densities.weights, densities.powers
     constants = densities.constants.sum(axis=1, keepdims=True)
     if powers is None and (weights * means**2).max() <= _NEAR:
@@ -238,7 +261,7 @@ def _weighted_logs(q: np.ndarray, powers: np.ndarray) -> np.ndarray:
     return powers[0] * sum_of_logs(q, axis=0)
 
 
-def _diagonal_joint_of_some(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
+def _incomplete_joint(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
     """A missing feature is left out of the product."""
     there = ~np.isnan(Z)
     Z = np.where(there, Z, 0.0)

@@ -111,16 +111,17 @@ def class_statistics(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int
     step = max(1, _PART_BYTES // (8 * D)) if one_origin or sp.issparse(X) else n
     scratch = np.empty((min(step, n), D)) if one_origin else None
     total = None
-    for start in range(0, n, step):
-        rows = slice(start, start + step)
-        part = X[rows].toarray() if sp.issparse(X) else X[rows]
-        weights = None if c is None else c[rows]
-        found = None
-        if scratch is not None:
-            found = _about_one_origin(part, Y[rows], weights, n_classes, kind, scratch[: len(part)])
-        if found is None:
-            found = (_of_labels if Y.ndim == 1 else _of_soft_labels)(part, Y[rows], weights, n_classes, kind)
-        total = found if total is None else total + found
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and refused, later
+        for start in range(0, n, step):
+            rows = slice(start, start + step)
+            part = X[rows].toarray() if sp.issparse(X) else X[rows]
+            weights = None if c is None else c[rows]
+            found = None
+            if scratch is not None:
+                found = _about_one_origin(part, Y[rows], weights, n_classes, kind, scratch[: len(part)])
+            if found is None:
+                found = (_of_labels if Y.ndim == 1 else _of_soft_labels)(part, Y[rows], weights, n_classes, kind)
+            total = found if total is None else total + found
     assert total is not None
     return total
 
