@@ -4,6 +4,8 @@ A score s(x, k) says how ill class k suits row x. With the scores of n calibrati
 k-th smallest of them, k = ceil((n + 1)(1 - alpha)), the set {k : s(x, k) <= q} holds the true class of a new row with
 probability at least 1 - alpha, whatever the classifier, provided that rows are exchangeable and the calibration rows
 were used for nothing else. With ties broken at random the number covered in a test follows a beta-binomial law exactly.
+Here the numbers that break ties are drawn for calibration rows, and made of the digits of their probabilities for new
+ones, so that a row gets the same set in any batch: rows with exactly the same probabilities share their fate.
 
 Scores: "lac", 1 - p_k, gives the smallest sets; "aps", the probability of all classes more probable than k plus a
 random share of p_k itself, gives sets that grow with the difficulty of the row.
@@ -17,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from posteriori.decision.deciding import distributions
+from posteriori.decision.utility import codes_of
 
 __all__ = ["Calibration", "PredictionSets", "calibrate", "prediction_sets"]
 
@@ -77,8 +80,9 @@ class PredictionSets:
 
     def coverage(self, y: Any) -> float:
         """Share of rows whose true class is in their set."""
-        index = {label: k for k, label in enumerate(self.classes.tolist())}
-        codes = [index[label] for label in np.asarray(y).tolist()]
+        codes = codes_of(y, self.classes)
+        if len(codes) != len(self.members):
+            raise ValueError(f"There are {len(self.members)} sets, and {len(codes)} labels.")
         return float(self.members[np.arange(len(codes)), codes].mean())
 
 
@@ -90,7 +94,11 @@ def calibrate(P: Any, codes: np.ndarray, *, score: Score = "lac", by_class: bool
     P = distributions(P)
     if score not in ("lac", "aps"):
         raise ValueError(f"score={score!r} is unknown: use 'lac' or 'aps'.")
-    scores, ties = _scores(P, score, seed)
+    codes = np.asarray(codes)
+    if codes.shape != (len(P),):
+        raise ValueError(f"There are {len(P)} rows of probabilities, and {codes.shape} classes for them.")
+    rng = np.random.default_rng(seed)  # a number for every row: rows alike in their probabilities are still many
+    scores, ties = _scores(P, score, rng.random(len(P)), rng.random(len(P)))
     at = np.arange(len(codes))
     own, tie = scores[at, codes], ties[at, codes]
     groups = [codes == k for k in range(P.shape[1])] if by_class else [np.ones(len(codes), dtype=bool)]
@@ -109,8 +117,10 @@ def prediction_sets(P: Any, calibration: Calibration, alpha: float, classes: Any
     if not 0.0 < alpha < 1.0:
         raise ValueError(f"alpha={alpha!r} must be between 0 and 1.")
     P = distributions(P)
-    # another seed than the calibration rows': a row that is in both must not be tied to itself
-    scores, ties = _scores(P, calibration.score, calibration.seed + 1)
+    labels = np.asarray(classes)
+    if labels.shape != (P.shape[1],):
+        raise ValueError(f"classes have shape {labels.shape}, and there are {P.shape[1]} columns of probabilities.")
+    scores, ties = _scores(P, calibration.score, _uniform(P, calibration.seed), _uniform(P, calibration.seed + 1))
     members = np.empty(P.shape, dtype=bool)
     for k in range(P.shape[1]):
         group = k if calibration.by_class else 0
@@ -121,13 +131,12 @@ def prediction_sets(P: Any, calibration: Calibration, alpha: float, classes: Any
             continue
         bound, number = values[rank - 1], numbers[rank - 1]
         members[:, k] = (scores[:, k] < bound) | ((scores[:, k] == bound) & (ties[:, k] <= number))
-    return PredictionSets(members, np.asarray(classes), alpha)
+    return PredictionSets(members, labels, alpha)
 
 
-def _scores(P: np.ndarray, score: Score, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """s(x, k), and numbers between 0 and 1 to settle ties, (n, K) each."""
-    u = _uniform(P, seed)
-    ties = np.repeat(_uniform(P, seed + 2)[:, None], P.shape[1], axis=1)
+def _scores(P: np.ndarray, score: Score, u: np.ndarray, tie: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """s(x, k), and numbers between 0 and 1 to settle ties, (n, K) each; u is the random share in "aps"."""
+    ties = np.repeat(tie[:, None], P.shape[1], axis=1)
     if score == "lac":
         return 1.0 - P, ties
     order = np.argsort(-P, axis=1, kind="stable")

@@ -92,7 +92,7 @@ def decide(probabilities: Any, utility: Utility, *, classes: Any = None, X: Any 
         P = samples.mean(axis=0)
     else:
         if classes is None and hasattr(probabilities, "columns"):
-            classes = list(probabilities.columns)
+            classes = list(getattr(probabilities, "column_names", probabilities.columns))  # Arrow has the former
         P = distributions(probabilities)
     K = len(utility.states)
     if P.shape[1] != K:
@@ -188,7 +188,7 @@ def distributions(probabilities: Any, what: str = "probabilities") -> np.ndarray
 
 def _draws(draws: Any) -> np.ndarray:
     samples = np.asarray(draws, dtype=np.float64)
-    if samples.ndim != 3 or 0 in samples.shape:
+    if samples.ndim != 3 or samples.shape[0] == 0 or samples.shape[2] == 0:
         raise ValueError(f"draws have shape {samples.shape}: (S, n, K) is needed.")
     _require_distributions(samples.reshape(-1, samples.shape[-1]), "draws")
     return samples

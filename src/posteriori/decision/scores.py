@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from sklearn.isotonic import isotonic_regression
 
 from posteriori.decision.deciding import distributions
-from posteriori.decision.utility import Utility, codes_of
+from posteriori.decision.utility import Utility, codes_of, places
 
 __all__ = [
     "BrierSplit",
@@ -31,7 +31,9 @@ __all__ = [
     "brier_split",
     "calibration_bins",
     "calibration_error",
+    "events",
     "interval_coverage",
+    "labels_and_weights",
     "log_loss",
     "realised_utility",
     "regret",
@@ -55,8 +57,9 @@ def log_loss(y: Any, log_proba: Any, *, classes: Any = None, sample_weight: Any 
     800.0
     """
     L = np.asarray(log_proba, dtype=np.float64)
-    codes, weights = _labels(y, classes, L, sample_weight)
-    return float(np.average(-L[np.arange(len(codes)), codes], weights=weights))
+    codes, weights = labels_and_weights(y, classes, L, sample_weight)
+    counted = weights > 0.0
+    return float(np.average(-L[np.arange(len(codes)), codes][counted], weights=weights[counted]))
 
 
 class BrierSplit(NamedTuple):
@@ -92,7 +95,7 @@ def brier_split(y: Any, proba: Any, *, classes: Any = None, sample_weight: Any =
     0.0
     """
     P = distributions(proba, "proba")
-    codes, weights = _labels(y, classes, P, sample_weight)
+    codes, weights = labels_and_weights(y, classes, P, sample_weight)
     total = weights.sum()
     score = refinement = uncertainty = 0.0
     for k in range(P.shape[1]):
@@ -139,6 +142,8 @@ def calibration_bins(
     strategy: Literal["quantile", "uniform"] = "quantile",
 ) -> CalibrationBins:
     """Bins of equal weight, or of equal width, of the probabilities p of an event that was a hit or not."""
+    if strategy not in ("quantile", "uniform"):
+        raise ValueError(f"strategy={strategy!r} is unknown: use 'quantile' or 'uniform'.")
     if strategy == "uniform":
         which = np.minimum((p * n_bins).astype(int), n_bins - 1)
     else:
@@ -207,18 +212,18 @@ def calibration_error(
     """
     if kind not in ("top", "class"):
         raise ValueError(f"kind={kind!r} is unknown: use 'top' or 'class'.")
-    if strategy not in ("quantile", "uniform"):
-        raise ValueError(f"strategy={strategy!r} is unknown: use 'quantile' or 'uniform'.")
+    if not isinstance(n_bootstrap, (int, np.integer)) or n_bootstrap < 0:
+        raise ValueError(f"n_bootstrap={n_bootstrap!r} must be a whole number that is not negative.")
     if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
         raise ValueError(f"n_bins={n_bins!r} must be a whole number of at least 1.")
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level!r} must be between 0 and 1.")
     P = distributions(proba, "proba")
-    codes, weights = _labels(y, classes, P, sample_weight)
+    codes, weights = labels_and_weights(y, classes, P, sample_weight)
 
     def both(rows: Any) -> tuple[float, float]:
         plain, corrected, total = 0.0, 0.0, 0
-        for p, hit in _events(P[rows], codes[rows], kind):
+        for p, hit in events(P[rows], codes[rows], kind):
             bins = calibration_bins(p, hit, weights[rows], int(n_bins), strategy)
             share = bins.weight / bins.weight.sum()
             distance = np.abs(bins.probability - bins.frequency)
@@ -240,7 +245,7 @@ def calibration_error(
     return CalibrationError(plain, corrected, max(0.0, min(float(lower), corrected)), max(float(upper), corrected))
 
 
-def _events(P: np.ndarray, codes: np.ndarray, kind: str) -> list[tuple[np.ndarray, np.ndarray]]:
+def events(P: np.ndarray, codes: np.ndarray, kind: str) -> list[tuple[np.ndarray, np.ndarray]]:
     """Probabilities of events, and whether they happened."""
     if kind == "top":
         top = P.argmax(axis=1)
@@ -269,6 +274,8 @@ def _without_noise(distance: np.ndarray, noise: np.ndarray, share: np.ndarray) -
 
     if found == 0.0 or expected(0.0) >= 0.0:
         return 0.0
+    if expected(1.0) <= 0.0:  # no noise to speak of
+        return found
     return found * float(brentq(expected, 0.0, 1.0, xtol=1e-12))
 
 
@@ -280,14 +287,14 @@ def realised_utility(y: Any, actions: Any, utility: Utility, *, X: Any = None, s
     -2.5
     """
     U, states = _utilities(y, utility, X)
-    taken = codes_of(actions, utility.actions)
+    taken = places(actions, utility.actions)
     return float(np.average(_at(U, states, taken), weights=sample_weight))
 
 
 def regret(y: Any, actions: Any, utility: Utility, *, X: Any = None, sample_weight: Any = None) -> float:
     """By how much the actions taken fall short of those one would have taken knowing the states, in the mean."""
     U, states = _utilities(y, utility, X)
-    taken = codes_of(actions, utility.actions)
+    taken = places(actions, utility.actions)
     rows = U[states] if U.ndim == 2 else U[np.arange(len(states)), states]
     return float(np.average(rows.max(axis=1) - _at(U, states, taken), weights=sample_weight))
 
@@ -302,7 +309,7 @@ def interval_coverage(truth: Any, lower: Any, upper: Any, *, sample_weight: Any 
 
 
 def _utilities(y: Any, utility: Utility, X: Any) -> tuple[np.ndarray, np.ndarray]:
-    states = codes_of(y, utility.states)
+    states = places(y, utility.states)
     if utility.function is not None and X is None:
         raise ValueError("This utility is a function of the row: pass the rows as X.")
     U = utility.of_rows(X) if utility.function is not None else utility.matrix
@@ -318,7 +325,7 @@ def _at(U: np.ndarray, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
     return U[states, actions] if U.ndim == 2 else U[np.arange(len(states)), states, actions]
 
 
-def _labels(y: Any, classes: Any, P: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:
+def labels_and_weights(y: Any, classes: Any, P: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:
     """Codes of the labels, and a weight for every row."""
     labels = np.asarray(y)
     known = np.unique(labels) if classes is None else np.asarray(classes)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Utility", "codes_of"]
+__all__ = ["Utility", "codes_of", "places"]
 
 Names = Sequence[Any] | np.ndarray
 
@@ -68,12 +69,12 @@ class Utility:
         """Costs are negative utilities: the action with the lowest expected cost is the best.
 
         >>> Utility.from_costs([[0, 1], [5, 0]], ["good", "bad"]).matrix
-        array([[-0., -1.],
-               [-5., -0.]])
+        array([[ 0., -1.],
+               [-5.,  0.]])
         """
         if callable(costs):
-            return cls(lambda rows: -np.asarray(costs(rows), dtype=np.float64), states, actions)
-        return cls(-_numbers(costs), states, actions)
+            return cls(_Negated(costs), states, actions)
+        return cls(0.0 - _numbers(costs), states, actions)
 
     @classmethod
     def from_csv(cls, path: Any) -> Utility:
@@ -82,7 +83,8 @@ class Utility:
         The corner is ignored. Names are text; they match classes that read the same, such as the number 1 and "1".
         """
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            lines = [(number, line) for number, line in enumerate(csv.reader(file), 1) if any(map(str.strip, line))]
+            reader = csv.reader(file)
+            lines = [(reader.line_num, line) for line in reader if any(map(str.strip, line))]
         if len(lines) < 2 or len(lines[0][1]) < 2:
             raise ValueError(
                 f"{path} is no table of utilities: the first line must name the actions, every other line begin with a "
@@ -109,13 +111,7 @@ class Utility:
             raise ValueError(f"The value of rejecting is {value!r}: a finite number is needed.")
         actions = [*self.actions.tolist(), name]
         if self.function is not None:
-            inner, K = self, len(self.states)
-
-            def extended(rows: Any) -> np.ndarray:
-                values = inner.of_rows(rows)
-                return np.concatenate([values, np.full((len(values), K, 1), float(value))], axis=2)
-
-            return Utility(extended, self.states.tolist(), actions)
+            return Utility(_Extended(self, float(value)), self.states.tolist(), actions)
         assert self.matrix is not None
         column = np.full((*self.matrix.shape[:-1], 1), float(value))
         return Utility(np.concatenate([self.matrix, column], axis=-1), self.states.tolist(), actions)
@@ -128,15 +124,13 @@ class Utility:
     def ordered(self, classes: Any) -> Utility:
         """The same with the states in the order of `classes`, matched by name."""
         order = _matched(self.states, np.asarray(classes))
-        if (order == np.arange(len(order))).all():
+        labels, actions = np.asarray(classes).tolist(), self.actions.tolist()
+        if (order == np.arange(len(order))).all() and labels == self.states.tolist():
             return self
         if self.function is not None:
-            inner = self
-            return Utility(
-                lambda rows: inner.of_rows(rows)[:, order], self.states[order].tolist(), self.actions.tolist()
-            )
+            return Utility(_Reordered(self, order), labels, actions)
         assert self.matrix is not None
-        return Utility(np.take(self.matrix, order, axis=-2), self.states[order].tolist(), self.actions.tolist())
+        return Utility(np.take(self.matrix, order, axis=-2), labels, actions)
 
     def of_rows(self, rows: Any) -> np.ndarray:
         """The utilities of some rows, (n, K, A); `rows` are what the function is a function of."""
@@ -151,7 +145,7 @@ class Utility:
                     f"The utility function returned shape {wrong} for a row: ({K}, {A}) is needed, or ({n}, {K}, {A}) "
                     "for all rows at once."
                 )
-            values = np.stack(each)
+            values = np.stack(each) if each else np.empty((0, K, A))
         return _checked(values, K, A)
 
     def __repr__(self) -> str:
@@ -191,6 +185,39 @@ class Utility:
         return f"<table><caption>{caption}</caption><tr><th></th>{head}</tr>{body}</table>"
 
 
+@dataclass(frozen=True)
+class _Negated:
+    """A function of costs as one of utilities; a class, so that it can be stored."""
+
+    costs: Callable[[Any], Any]
+
+    def __call__(self, rows: Any) -> np.ndarray:
+        return 0.0 - np.asarray(self.costs(rows), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class _Extended:
+    """A function of the row with one more action, of constant value."""
+
+    utility: Utility
+    value: float
+
+    def __call__(self, rows: Any) -> np.ndarray:
+        U = self.utility.of_rows(rows)
+        return np.concatenate([U, np.full((*U.shape[:2], 1), self.value)], axis=2)
+
+
+@dataclass(frozen=True)
+class _Reordered:
+    """A function of the row with its states in another order."""
+
+    utility: Utility
+    order: np.ndarray
+
+    def __call__(self, rows: Any) -> np.ndarray:
+        return self.utility.of_rows(rows)[:, self.order]
+
+
 def codes_of(labels: Any, classes: np.ndarray) -> np.ndarray:
     """The place of each label among the classes, (n,)."""
     values = np.asarray(labels)
@@ -201,6 +228,15 @@ def codes_of(labels: Any, classes: np.ndarray) -> np.ndarray:
         raise ValueError(
             f"y holds {error.args[0]!r}, which is none of the classes {_list(classes.tolist())}."
         ) from None
+
+
+def places(labels: Any, names: np.ndarray) -> np.ndarray:
+    """The same for names that may come from a file: what reads the same is the same."""
+    values = np.asarray(labels).ravel().tolist()
+    known = set(names.tolist())
+    if all(label in known for label in set(values)):
+        return codes_of(labels, names)
+    return codes_of([str(label) for label in values], np.array([str(name) for name in names.tolist()], dtype=object))
 
 
 def _names(names: Any, argument: str) -> np.ndarray:
@@ -246,9 +282,12 @@ def _checked(matrix: Any, K: int, A: int) -> np.ndarray:
 
 def _cell(text: str, path: Any, number: int, action: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise ValueError(f"Line {number} of {path} has {text!r} under {action!r}: a number is needed.") from None
+        value = np.nan
+    if not np.isfinite(value):
+        raise ValueError(f"Line {number} of {path} has {text!r} under {action!r}: a finite number is needed.")
+    return value
 
 
 def _matched(states: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.utility import codes_of
 from posteriori.estimators.bayesian_softmax import BayesianSoftmaxRegression
+from posteriori.estimators.reading import adopt_features, label_vector
 from posteriori.estimators.settings import is_number
 from posteriori.models.prior import GaussianPrior
 
@@ -78,12 +79,14 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"method={self.method!r} is unknown: use one of {[*_METHODS]}.")
         if not is_number(self.precision) or not 0.0 < self.precision < np.inf:
             raise ValueError(f"precision={self.precision!r} must be a positive number.")
+        if not hasattr(self.estimator, "predict_proba"):
+            raise TypeError(f"estimator={self.estimator!r} has no predict_proba: there is nothing to calibrate.")
+        labels = label_vector(y)
         if self.method == "isotonic":
-            estimator = CalibratedClassifierCV(self.estimator, method="isotonic", cv=self.cv, ensemble=False).fit(X, y)
-            self._remember(estimator)
+            inner = CalibratedClassifierCV(self.estimator, method="isotonic", cv=self.cv, ensemble=False)
+            self._remember(inner.fit(X, labels))
             return self
-        estimator = clone(self.estimator).fit(X, y)
-        labels = np.asarray(y)
+        estimator = clone(self.estimator).fit(X, labels)
         cv = check_cv(self.cv, labels, classifier=True)
         P = cross_val_predict(self.estimator, X, labels, cv=cv, method="predict_proba")
         Z, codes = _logs(P), codes_of(labels, estimator.classes_)
@@ -97,14 +100,14 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Calibrated class probabilities, (n, K)."""
         check_is_fitted(self, "estimator_")
-        if self.method == "isotonic":
+        if self._method == "isotonic":
             return self.estimator_.predict_proba(X)
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Their logarithms, (n, K)."""
         check_is_fitted(self, "estimator_")
-        if self.method == "isotonic":
+        if self._method == "isotonic":
             with np.errstate(divide="ignore"):
                 return np.log(self.estimator_.predict_proba(X))
         Z = _logs(self.estimator_.predict_proba(X))
@@ -120,22 +123,24 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         K = Z.shape[1]
         if self.method == "temperature":
             return _slope(Z, codes) * np.eye(K), np.zeros(K)
-        precision = np.full((K, K), float(self.precision))
+        # the intercept as a column of ones, so that the prior is around b = 0 and not around a logit of the mean row
+        precision = np.full((K, K + 1), float(self.precision))
         if self.method == "vector":
-            precision[~np.eye(K, dtype=bool)] = _FIXED
+            precision[:, :K][~np.eye(K, dtype=bool)] = _FIXED
         model = BayesianSoftmaxRegression(
-            GaussianPrior(np.eye(K), precision, intercept_precision=float(self.precision)),
+            GaussianPrior(np.eye(K, K + 1), precision),
             approximation="laplace",
             classes=np.arange(K),
-        ).fit(Z, codes)
-        coef = model.coef_ if self.method == "dirichlet" else np.diag(np.diag(model.coef_))
-        return coef, model.intercept_
+            fit_intercept=False,
+        ).fit(np.column_stack([Z, np.ones(len(Z))]), codes)
+        coef, intercept = model.coef_[:, :K], model.coef_[:, K]
+        return coef if self.method == "dirichlet" else np.diag(np.diag(coef)), intercept
 
     def _remember(self, estimator: Any) -> None:
-        self.estimator_, self.classes_ = estimator, estimator.classes_
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(estimator, name):
-                setattr(self, name, getattr(estimator, name))
+        for name in ("coef_", "intercept_", "temperature_"):
+            self.__dict__.pop(name, None)
+        self.estimator_, self.classes_, self._method = estimator, estimator.classes_, self.method
+        adopt_features(self, estimator)
 
 
 def _logs(P: np.ndarray) -> np.ndarray:

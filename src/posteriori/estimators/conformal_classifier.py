@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.conformal import Calibration, PredictionSets, calibrate, prediction_sets
 from posteriori.decision.utility import codes_of
+from posteriori.estimators.reading import adopt_features, label_vector
 from posteriori.estimators.settings import is_number
 
 __all__ = ["ConformalClassifier"]
@@ -27,7 +28,7 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     ----------
     estimator : classifier with `predict_proba`
     alpha : float, default 0.1
-    score : {"lac", "aps"}, default "lac"
+    conformity : {"lac", "aps"}, default "lac"
         "lac" gives the smallest sets, "aps" sets that grow with the difficulty of a row.
     by_class : bool, default False
         Keep the promise for the rows of every class, not only for all rows together.
@@ -48,8 +49,8 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.naive_bayes import GaussianNB
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = ConformalClassifier(GaussianNB(), alpha=0.05).fit(X, y)
-    >>> model.predict_set(X[[0, 70, 100]]).labels()
+    >>> model = ConformalClassifier(GaussianNB(), alpha=0.03).fit(X, y)
+    >>> model.predict_set(X[[0, 83, 100]]).labels()
     [[0], [1, 2], [2]]
     """
 
@@ -58,14 +59,14 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         estimator: Any,
         *,
         alpha: float = 0.1,
-        score: str = "lac",
+        conformity: str = "lac",
         by_class: bool = False,
         calibration_size: float = 0.25,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.alpha = alpha
-        self.score = score
+        self.conformity = conformity
         self.by_class = by_class
         self.calibration_size = calibration_size
         self.random_state = random_state
@@ -79,16 +80,10 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> ConformalClassifier:
         """Set rows aside, fit the estimator on the others, calibrate on those set aside."""
         self._validate()
-        X, y = indexable(X, y)
         seed = self._seed()
-        labels = np.asarray(y)
-        counts = np.unique(labels, return_counts=True)[1] if labels.ndim == 1 else np.zeros(1)
-        train, held = train_test_split(
-            np.arange(len(labels)),
-            test_size=self.calibration_size,
-            random_state=seed,
-            stratify=labels if counts.min() > 1 and self._room(len(labels), len(counts)) else None,
-        )
+        labels = label_vector(y)
+        X, _ = indexable(X, labels)
+        train, held = self._split(labels, seed)
         estimator = clone(self.estimator).fit(_safe_indexing(X, train), labels[train])
         return self._calibrated(estimator, _safe_indexing(X, held), labels[held], seed)
 
@@ -96,7 +91,7 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """Calibrate a fitted estimator on rows that it has not seen, instead of `fit`."""
         self._validate()
         check_is_fitted(estimator)
-        return self._calibrated(estimator, X, np.asarray(y), self._seed())
+        return self._calibrated(estimator, X, label_vector(y), self._seed())
 
     def predict_set(self, X: Any, alpha: float | None = None) -> PredictionSets:
         """The classes that cannot be excluded at level alpha (the constructor's if None)."""
@@ -118,33 +113,44 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self.estimator_.predict_proba(X)
 
     def _calibrated(self, estimator: Any, X: Any, y: np.ndarray, seed: int) -> ConformalClassifier:
+        P = estimator.predict_proba(X)
         codes = codes_of(y, estimator.classes_)
         calibration: Calibration = calibrate(
-            estimator.predict_proba(X),
+            P,
             codes,
-            score=self.score,  # type: ignore[arg-type]
+            score=self.conformity,  # type: ignore[arg-type]
             by_class=bool(self.by_class),
             seed=seed,
         )
         self.estimator_, self.classes_, self.calibration_ = estimator, estimator.classes_, calibration
         self.n_calibration_ = len(codes)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(estimator, name):
-                setattr(self, name, getattr(estimator, name))
+        adopt_features(self, estimator)
         return self
 
-    def _room(self, N: int, K: int) -> bool:
-        """Whether both parts can hold every class."""
-        held = self.calibration_size * N if self.calibration_size < 1 else self.calibration_size
-        return min(held, N - held) >= K
+    def _split(self, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to fit and rows to calibrate with; the only row of a class is fitted."""
+        _, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        single = counts[inverse] == 1
+        rows = np.flatnonzero(~single)
+        size = self.calibration_size
+        if len(rows) < 2:
+            raise ValueError(
+                f"n_samples={len(labels)}, and no class has two rows: some are needed to fit, others to calibrate."
+            )
+        held = size * len(rows) if size < 1 else size
+        room = len(rows) > 0 and min(held, len(rows) - held) >= (counts > 1).sum()
+        train, held_out = train_test_split(
+            rows, test_size=size, random_state=seed, stratify=labels[rows] if room else None
+        )
+        return np.sort(np.concatenate([train, np.flatnonzero(single)])), held_out
 
     def _validate(self) -> None:
         if not hasattr(self.estimator, "predict_proba"):
             raise TypeError(f"estimator={self.estimator!r} has no predict_proba.")
         if not is_number(self.alpha) or not 0.0 < self.alpha < 1.0:
             raise ValueError(f"alpha={self.alpha!r} must be between 0 and 1.")
-        if self.score not in ("lac", "aps"):
-            raise ValueError(f"score={self.score!r} is unknown: use 'lac' or 'aps'.")
+        if self.conformity not in ("lac", "aps"):
+            raise ValueError(f"conformity={self.conformity!r} is unknown: use 'lac' or 'aps'.")
         if not is_number(self.calibration_size) or not self.calibration_size > 0:
             raise ValueError(f"calibration_size={self.calibration_size!r} must be a share or a number of rows.")
 

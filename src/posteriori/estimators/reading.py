@@ -6,11 +6,20 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from posteriori.data import Features, Target, column, is_table, read_features, read_target
 
-__all__ = ["read_for_fit", "read_for_prediction", "read_labels", "remember_features"]
+__all__ = [
+    "adopt_features",
+    "check_features",
+    "label_vector",
+    "read_for_fit",
+    "read_for_prediction",
+    "read_labels",
+    "remember_features",
+]
 
 
 def read_for_fit(
@@ -77,6 +86,24 @@ def check_features(estimator: Any, features: Features) -> None:
             f"X has {features.matrix.shape[1]} features, but {name} is expecting "
             f"{estimator.n_features_in_} features as input."
         )
+
+
+def adopt_features(meta: Any, estimator: Any) -> None:
+    """Give a meta-estimator the features of the estimator it has fitted."""
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(estimator, name):
+            setattr(meta, name, getattr(estimator, name))
+        elif hasattr(meta, name):
+            delattr(meta, name)
+
+
+def label_vector(y: Any) -> np.ndarray:
+    """Labels (n,), as scikit-learn reads them."""
+    if y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    labels = column_or_1d(y, warn=True)
+    check_classification_targets(labels)
+    return labels
 
 
 def _bullets(names: list[str], most: int = 5) -> str:

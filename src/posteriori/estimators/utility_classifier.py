@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision import Decisions, Utility, decide
 from posteriori.decision.utility import codes_of
-from posteriori.estimators.reading import read_labels
+from posteriori.estimators.reading import adopt_features, read_labels
 
 __all__ = ["UtilityClassifier"]
 
@@ -87,11 +87,7 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         utility = self._utility_for(estimator.classes_)
         self.estimator_, self.classes_ = estimator, estimator.classes_
         self.actions_ = utility.actions
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(estimator, name):
-                setattr(self, name, getattr(estimator, name))
-            elif hasattr(self, name):
-                delattr(self, name)
+        adopt_features(self, estimator)
         return self
 
     def decide(self, X: Any, utility: Any = None) -> Decisions:
@@ -119,6 +115,7 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, utility: Any = None) -> float:
         """Mean realised utility: what the actions taken were worth, given the true classes y."""
+        check_is_fitted(self, "estimator_")
         known = self._utility_for(self.classes_) if utility is None else self._given(utility)
         codes = self.decide(X, utility).codes
         states = codes_of(read_labels(X, y), self.classes_)

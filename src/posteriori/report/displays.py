@@ -12,8 +12,8 @@ import numpy as np
 
 from posteriori.decision import Utility, decide
 from posteriori.decision.deciding import distributions
-from posteriori.decision.scores import CalibrationBins, calibration_bins
-from posteriori.decision.utility import codes_of
+from posteriori.decision.scores import CalibrationBins, calibration_bins, labels_and_weights
+from posteriori.decision.utility import codes_of, places
 
 __all__ = ["ConfusionUtilityDisplay", "DecisionRegionDisplay", "ReliabilityDisplay", "UtilityCurveDisplay"]
 
@@ -73,10 +73,8 @@ class ReliabilityDisplay(_Display):
     ) -> Self:
         """Of the most probable class of each row, or of one class (`of`)."""
         P = distributions(proba, "proba")
-        labels = np.asarray(y)
-        known = np.unique(labels) if classes is None else np.asarray(classes)
-        codes = codes_of(labels, known)
-        weights = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        known = np.unique(np.asarray(y)) if classes is None else np.asarray(classes)
+        codes, weights = labels_and_weights(y, classes, P, sample_weight)
         if of is None:
             top, event = P.argmax(axis=1), "the most probable class"
         else:
@@ -200,13 +198,14 @@ class ConfusionUtilityDisplay(_Display):
         assert utility.matrix is not None
         counts = np.zeros(utility.matrix.shape)
         weights = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        np.add.at(counts, (codes_of(y, utility.states), codes_of(actions, utility.actions)), weights)
+        np.add.at(counts, (places(y, utility.states), places(actions, utility.actions)), weights)
         return cls(counts, utility.matrix, utility.states, utility.actions).plot(ax)
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, sample_weight: Any = None, ax: Any = None) -> Self:
-        """Of a fitted `UtilityClassifier`."""
-        utility = estimator.utility if estimator.utility is not None else Utility.zero_one(estimator.classes_)
+        """Of a fitted `UtilityClassifier`, or of any classifier with the zero-one utility."""
+        given = getattr(estimator, "utility", None)
+        utility = Utility.zero_one(estimator.classes_) if given is None else given
         utility = utility.ordered(estimator.classes_)
         return cls.from_predictions(y, estimator.predict(X), utility, sample_weight=sample_weight, ax=ax)
 
@@ -275,7 +274,10 @@ class DecisionRegionDisplay(_Display):
             utility = getattr(estimator, "utility", None)
         classes = estimator.classes_
         utility = Utility.zero_one(classes) if utility is None else utility
-        given = X.__class__(points, columns=X.columns) if hasattr(X, "columns") else points
+        given = points
+        if hasattr(X, "columns"):  # a table of the same kind: pandas' or polars'
+            columns = {str(name): points[:, d] for d, name in enumerate(X.columns)}
+            given = type(X)(columns)
         decisions = decide(estimator.predict_proba(given), utility, classes=classes, X=given)
         margin = np.where(np.isfinite(decisions.margin), decisions.margin, 1.0)
         certainty = margin / max(margin.max(), 1e-300)
@@ -299,10 +301,10 @@ class DecisionRegionDisplay(_Display):
 
     def plot(self, ax: Any = None) -> Self:
         """Draw regions in the colour of their action, and the lines where two are equally good."""
+        ax = self._on(ax)
         import matplotlib as mpl
         from scipy.ndimage import distance_transform_edt
 
-        ax = self._on(ax)
         colours = mpl.colormaps["tab10"](np.arange(len(self.actions)) % 10)[:, :3]
         strength = (0.12 + 0.48 * np.sqrt(self.certainty))[..., None]
         image = 1.0 - strength * (1.0 - colours[self.codes])

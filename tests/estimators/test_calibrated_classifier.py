@@ -1,0 +1,280 @@
+"""Calibration maps: against a grid, against scipy on the same objective, and on rows not seen."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
+
+from posteriori import CalibratedClassifier
+from posteriori.decision import calibration_error
+
+METHODS = ("temperature", "vector", "dirichlet", "isotonic")
+IRIS = load_iris(return_X_y=True)
+
+
+class Given(ClassifierMixin, BaseEstimator):
+    """Probabilities that are given as the features, in logarithms, to a power: nothing is learned."""
+
+    def __init__(self, power=1.0):
+        self.power = power
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return softmax(self.power * np.asarray(X), axis=1)
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+def simulated(n, K=3, seed=0, slopes=1.0, shifts=0.0):
+    """Log-probabilities of the classes, and the log-odds by which a model has them wrong."""
+    rng = np.random.default_rng(seed)
+    Z = np.log(rng.dirichlet(np.full(K, 0.7), n))
+    truth = softmax(slopes * Z + shifts, axis=1)
+    return Z, (truth.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+
+
+def logs(P):
+    return np.log(P.clip(np.exp(-50.0)))
+
+
+def objective(parts, Z, y, precision, vector):
+    """sum_n -log p(y_n) + precision/2 (|W - 1|^2 + |b|^2), W diagonal for vector scaling."""
+    K = Z.shape[1]
+    W = np.diag(parts[:K]) if vector else parts[: K * K].reshape(K, K)
+    b = parts[-K:]
+    penalty = ((W - np.eye(K)) ** 2).sum() + (b**2).sum()
+    return -log_softmax(Z @ W.T + b, axis=1)[np.arange(len(y)), y].sum() + precision / 2 * penalty
+
+
+# Each map
+
+
+@pytest.mark.parametrize(("K", "slope"), [(2, 0.3), (3, 1.0), (3, 2.5), (8, 0.5)])
+def test_the_temperature_is_that_of_a_fine_grid(K, slope):
+    Z, y = simulated(300, K, slopes=slope)
+    model = CalibratedClassifier(Given()).fit(Z, y)
+    betas = np.geomspace(0.05, 20, 4001)
+    losses = [-log_softmax(beta * Z, axis=1)[np.arange(300), y].mean() for beta in betas]
+    best = int(np.argmin(losses))
+    assert betas[best - 1] < 1 / model.temperature_ < betas[best + 1]
+    found = -model.predict_log_proba(Z)[np.arange(300), y].mean()
+    assert found <= losses[best] + 1e-12
+    np.testing.assert_allclose(model.coef_, np.eye(K) / model.temperature_)
+    np.testing.assert_array_equal(model.intercept_, 0.0)
+
+
+@pytest.mark.parametrize("method", ["vector", "dirichlet"])
+@pytest.mark.parametrize("precision", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("K", [2, 4])
+def test_vector_and_dirichlet_scaling_minimise_their_penalised_loss(method, precision, K):
+    Z, y = simulated(200, K, slopes=np.linspace(0.4, 1.6, K), shifts=np.linspace(-0.5, 0.5, K))
+    model = CalibratedClassifier(Given(), method=method, precision=precision).fit(Z, y)
+    vector = method == "vector"
+    start = np.append(np.ones(K) if vector else np.eye(K).ravel(), np.zeros(K))
+    best = minimize(objective, start, (Z, y, precision, vector), method="BFGS", options={"gtol": 1e-6, "maxiter": 500})
+    W = np.diag(best.x[:K]) if vector else best.x[: K * K].reshape(K, K)
+    np.testing.assert_allclose(model.coef_, W, atol=1e-4)
+    np.testing.assert_allclose(model.intercept_, best.x[-K:], atol=1e-4)
+    np.testing.assert_allclose(
+        model.predict_log_proba(Z), log_softmax(Z @ model.coef_.T + model.intercept_, axis=1), atol=1e-12
+    )
+    assert not hasattr(model, "temperature_")
+    if vector:
+        np.testing.assert_array_equal(model.coef_, np.diag(np.diag(model.coef_)))
+
+
+def test_isotonic_is_scikit_learn_s():
+    X, y = IRIS
+    model = CalibratedClassifier(GaussianNB(), method="isotonic").fit(X, y)
+    other = CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=5, ensemble=False).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), other.predict_proba(X))
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(model.predict_log_proba(X), np.log(other.predict_proba(X)))
+
+
+# Rows not seen
+
+
+@pytest.mark.parametrize("cv", [5, KFold(3, shuffle=True, random_state=1), list(KFold(4).split(range(150)))])
+def test_the_map_is_fitted_to_predictions_of_rows_not_seen_and_the_estimator_to_all(cv):
+    X, y = IRIS
+    order = np.random.default_rng(0).permutation(150)
+    X, y = X[order], y[order]
+    model = CalibratedClassifier(GaussianNB(), method="dirichlet", cv=cv).fit(X, y)
+    Z = logs(cross_val_predict(GaussianNB(), X, y, cv=cv, method="predict_proba"))
+    by_hand = CalibratedClassifier(Given(), method="dirichlet").fit(Z, y)
+    np.testing.assert_allclose(model.coef_, by_hand.coef_, atol=1e-5)
+    plain = GaussianNB().fit(X, y)
+    np.testing.assert_array_equal(model.estimator_.predict_proba(X), plain.predict_proba(X))
+    expected = log_softmax(logs(plain.predict_proba(X)) @ model.coef_.T + model.intercept_, axis=1)
+    np.testing.assert_allclose(model.predict_log_proba(X), expected, atol=1e-12)
+    np.testing.assert_allclose(model.predict_proba(X), np.exp(expected), rtol=1e-12)
+    np.testing.assert_array_equal(model.predict(X), expected.argmax(axis=1))
+
+
+DIGITS = load_digits(return_X_y=True)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_model_too_sure_of_itself_gets_better_on_new_rows(method):
+    """Naive Bayes takes 64 pixels for independent: right or wrong, it is always certain."""
+    X, y = DIGITS
+    train, test = np.arange(0, 1797, 2), np.arange(1, 1797, 2)
+    model = CalibratedClassifier(GaussianNB(var_smoothing=1e-3), method=method, cv=3).fit(X[train], y[train])
+    plain = GaussianNB(var_smoothing=1e-3).fit(X[train], y[train])
+    before, after = (log_loss(y[test], each.predict_proba(X[test])) for each in (plain, model))
+    assert before > 1.0
+    assert after < 0.7
+    errors = [calibration_error(y[test], each.predict_proba(X[test])).corrected for each in (plain, model)]
+    assert errors[1] < 0.5 * errors[0]
+    assert model.score(X[test], y[test]) > plain.score(X[test], y[test]) - 0.02
+    if method == "temperature":
+        assert model.temperature_ > 3
+        np.testing.assert_array_equal(model.predict(X[test]), plain.predict(X[test]))  # no order is changed
+
+
+def test_a_well_calibrated_model_stays_as_it_is():
+    """The slope within four standard errors of one, those that the Fisher information of the rows gives."""
+    Z, y = simulated(3000)
+    P = np.exp(Z)
+    information = ((P * Z**2).sum(axis=1) - (P * Z).sum(axis=1) ** 2).sum()
+    model = CalibratedClassifier(Given()).fit(Z, y)
+    assert 1 / model.temperature_ == pytest.approx(1.0, abs=4 / np.sqrt(information))
+    for method in METHODS:
+        model = CalibratedClassifier(Given(), method=method).fit(Z, y)
+        assert np.abs(model.predict_proba(Z) - P).mean() < 0.025
+
+
+@pytest.mark.parametrize("method", ["vector", "dirichlet"])
+def test_a_strong_prior_changes_nothing(method):
+    Z, y = simulated(200, slopes=0.2)
+    model = CalibratedClassifier(Given(), method=method, precision=1e9).fit(Z, y)
+    np.testing.assert_allclose(model.predict_proba(Z), np.exp(Z), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_the_model_did_wrong_is_put_right(method):
+    """Probabilities to the power of three: every map can take its cube root."""
+    Z, y = simulated(4000)
+    P = CalibratedClassifier(Given(power=3.0), method=method).fit(Z, y).predict_proba(Z)
+    assert np.abs(P - np.exp(Z)).mean() < 0.03
+    assert np.abs(Given(3.0).predict_proba(Z) - np.exp(Z)).mean() > 0.1
+
+
+# Edges
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_class_held_impossible_does_not_decide_the_map(method):
+    """One row in five hundred contradicts a model that is always certain: no logarithm of zero gets through."""
+    y = np.arange(500) % 3
+    Z = np.where(np.eye(3, dtype=bool)[y], 0.0, -np.inf)
+    y[7] = (y[7] + 1) % 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        P = CalibratedClassifier(Given(), method=method).fit(Z, y).predict_proba(Z)
+    assert np.isfinite(P).all()
+    np.testing.assert_allclose(P.sum(axis=1), 1.0)
+    assert (P.argmax(axis=1) == y).sum() == 499
+    if method != "isotonic":
+        assert P[7, y[7]] > 1e-6
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_worthless_model_is_not_believed(method):
+    rng = np.random.default_rng(0)
+    Z, y = np.log(rng.dirichlet(np.ones(3) / 2, 2000)), rng.integers(0, 3, 2000)
+    P = CalibratedClassifier(Given(), method=method).fit(Z, y).predict_proba(Z)
+    assert np.abs(P - 1 / 3).mean() < 0.06
+
+
+def test_a_model_that_is_always_right_may_be_surer():
+    Z, y = simulated(200)
+    y = Z.argmax(axis=1)
+    model = CalibratedClassifier(Given()).fit(Z, y)
+    assert 0 < model.temperature_ < 0.01
+    assert np.isfinite(model.predict_log_proba(Z)).all()
+    np.testing.assert_array_equal(model.predict(Z), y)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_labels_are_names_and_rows_a_table(method):
+    X, y = IRIS
+    names = np.array(["setosa", "versicolor", "virginica"])
+    table = pd.DataFrame(X, columns=list("abcd"))
+    model = CalibratedClassifier(GaussianNB(), method=method).fit(table, pd.Series(names[y]))
+    other = CalibratedClassifier(GaussianNB(), method=method).fit(X, y)
+    np.testing.assert_array_equal(model.classes_, names)
+    np.testing.assert_array_equal(model.predict(table), names[other.predict(X)])
+    np.testing.assert_allclose(model.predict_proba(table), other.predict_proba(X))
+    assert model.feature_names_in_.tolist() == list("abcd")
+    assert model.n_features_in_ == 4
+
+
+def test_the_given_estimator_is_not_fitted():
+    estimator = GaussianNB()
+    CalibratedClassifier(estimator).fit(*IRIS)
+    assert not hasattr(estimator, "classes_")
+
+
+# Fitting again
+
+
+def test_nothing_of_another_method_is_left_behind():
+    model = CalibratedClassifier(GaussianNB()).fit(*IRIS)
+    model.set_params(method="dirichlet").fit(*IRIS)
+    assert not hasattr(model, "temperature_")
+    model.set_params(method="isotonic").fit(*IRIS)
+    assert not hasattr(model, "coef_")
+
+
+def test_feature_names_are_those_of_the_last_fit():
+    X, y = IRIS
+    model = CalibratedClassifier(GaussianNB()).fit(pd.DataFrame(X, columns=list("abcd")), y)
+    assert not hasattr(model.fit(X, y), "feature_names_in_")
+
+
+# What is refused
+
+WRONG = {
+    "method": ({"method": "platt"}, "method='platt' is unknown: use one of .*'temperature', 'vector', 'dirichlet'"),
+    "no precision": ({"precision": 0.0}, "precision=0.0 must be a positive number"),
+    "infinite": ({"precision": np.inf}, "precision=inf must be a positive number"),
+    "text": ({"precision": "strong"}, "precision='strong' must be a positive number"),
+    "one fold": ({"cv": 1}, "k-fold"),
+}
+
+
+@pytest.mark.parametrize(("options", "match"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_settings_are_refused_and_nothing_is_fitted(options, match):
+    model = CalibratedClassifier(GaussianNB(), **options)
+    with pytest.raises(ValueError, match=match):
+        model.fit(*IRIS)
+    assert not hasattr(model, "estimator_")
+
+
+def test_an_estimator_without_probabilities_is_refused():
+    with pytest.raises(TypeError, match=r"LinearSVC\(\) has no predict_proba"):
+        CalibratedClassifier(LinearSVC()).fit(*IRIS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("predict", ["predict", "predict_proba", "predict_log_proba"])
+def test_an_unfitted_model_says_so(method, predict):
+    with pytest.raises(NotFittedError, match="not fitted"):
+        getattr(CalibratedClassifier(GaussianNB(), method=method), predict)(IRIS[0])
