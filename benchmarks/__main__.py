@@ -11,6 +11,7 @@ from benchmarks import problems
 POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
+DECISIONS = ("deciding", "conformal")
 
 WHAT = """\
 of SoftmaxRegression:
@@ -29,6 +30,10 @@ of GaussianClassifier:
   gaussian-speed       seconds to fit and to predict, against the same
   gaussian-quality     log-loss of test rows, against the same (more sets with --data)
   gaussian             these three
+of decisions:
+  deciding             expected utilities, against their matrix product
+  conformal            coverage of prediction sets, against its law (more sets with --data)
+  decisions            these two
 all: everything"""
 
 
@@ -41,7 +46,10 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "what", nargs="?", default="all", choices=(*POINT, *BAYES, "bayes", *GAUSSIAN, "gaussian", "all")
+        "what",
+        nargs="?",
+        default="all",
+        choices=(*POINT, *BAYES, "bayes", *GAUSSIAN, "gaussian", *DECISIONS, "decisions", "all"),
     )
     parser.add_argument("--data", type=Path, help="folder with NAME.npz: mnist, letter (X, y, split), others (X, y)")
     parser.add_argument(
@@ -61,7 +69,12 @@ def main() -> None:
     known = {*problems.PROBLEMS, *problems.FILES, *problems.GAUSSIAN, *in_folder, "1000-classes"}
     if unknown := {*(asked or ())} - known:
         parser.error(f"--problems has unknown names: {', '.join(sorted(unknown))}")
-    groups = {"all": (*POINT, *BAYES, *GAUSSIAN), "bayes": BAYES, "gaussian": GAUSSIAN}
+    groups = {
+        "all": (*POINT, *BAYES, *GAUSSIAN, *DECISIONS),
+        "bayes": BAYES,
+        "gaussian": GAUSSIAN,
+        "decisions": DECISIONS,
+    }
     what = groups.get(options.what, (options.what,))
 
     if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > 0.5:
@@ -70,7 +83,9 @@ def main() -> None:
     # Imported here because every worker process imports this module again.
     from benchmarks import (
         against_laplace_torch,
+        conformal,
         coverage,
+        deciding,
         gaussian_parameters,
         gaussian_quality,
         gaussian_speed,
@@ -107,6 +122,10 @@ def main() -> None:
         gaussian_speed.run([name for name in names if asked is None or name in asked], out, quick=quick)
     if "gaussian-quality" in what:
         gaussian_quality.run(asked, options.data, out, quick=quick)
+    if "deciding" in what:
+        deciding.run(out, quick=quick)
+    if "conformal" in what:
+        conformal.run(asked, options.data, out, quick=quick)
 
 
 if __name__ == "__main__":

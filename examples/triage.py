@@ -49,14 +49,12 @@ def main(n_repeats=4):
             TunedThresholdClassifierCV(logistic, scoring=make_scorer(gain)).fit(a, ya).predict(b)
         ),
         "expected utility, two actions": lambda a, ya, b: po.UtilityClassifier(logistic, COSTS).fit(a, ya).predict(b),
-        "expected utility, second opinion": lambda a, ya, b: po.UtilityClassifier(logistic, TRIAGE)
-        .fit(a, ya)
-        .predict(b),
-        "the same, Bayesian probabilities": lambda a, ya, b: po.UtilityClassifier(
-            po.BayesianSoftmaxRegression(), TRIAGE
-        )
-        .fit(a, ya)
-        .predict(b),
+        "expected utility, second opinion": lambda a, ya, b: (
+            po.UtilityClassifier(logistic, TRIAGE).fit(a, ya).predict(b)
+        ),
+        "the same, Bayesian probabilities": lambda a, ya, b: (
+            po.UtilityClassifier(po.BayesianSoftmaxRegression(), TRIAGE).fit(a, ya).predict(b)
+        ),
     }
     realised = {name: np.zeros(len(y)) for name in ways}
     opinions = dict.fromkeys(ways, 0)

@@ -19,7 +19,7 @@ from posteriori.threads import one_blas_thread, run_tasks, usable_threads
 
 __all__ = ["Decisions", "decide", "distributions"]
 
-_BLOCK_VALUES = 1 << 17
+_BLOCK_VALUES = 1 << 18
 """Expected utilities worked on at a time: what stays in the cache."""
 _SUM_TOLERANCE = 1e-5
 
@@ -93,7 +93,7 @@ def decide(probabilities: Any, utility: Utility, *, classes: Any = None, X: Any 
     else:
         if classes is None and hasattr(probabilities, "columns"):
             classes = list(getattr(probabilities, "column_names", probabilities.columns))  # Arrow has the former
-        P = distributions(probabilities)
+        P = _matrix(probabilities, "probabilities")
     K = len(utility.states)
     if P.shape[1] != K:
         raise ValueError(f"probabilities have {P.shape[1]} columns, and the utility has {K} states.")
@@ -115,27 +115,33 @@ def _decisions(P: np.ndarray, utility: Utility, samples: np.ndarray | None) -> D
     n, K = P.shape
     U, A = utility.matrix, len(utility.actions)
     assert U is not None
-    expected, codes = np.empty((A, n)), np.empty(n, dtype=np.intp)
+    expected, codes = np.empty((n, A)), np.empty(n, dtype=np.intp)
     margin, value = np.empty(n), np.empty(n)
     likely = None if samples is None else np.zeros((A, n))
     cost = None if samples is None else np.empty(n)
     size = max(1, _BLOCK_VALUES // (A if U.ndim == 2 else A * K))
 
+    slack = 8.0 * np.finfo(np.float64).eps * float(np.abs(U).max(initial=0.0))
+    proper = np.ones(-(-n // size), dtype=bool)
+
     def task(i: int) -> None:
         rows = slice(i * size, min((i + 1) * size, n))
+        proper[i] = _are_distributions(P[rows])
         U_b = U if U.ndim == 2 else U[rows]
-        expected[:, rows] = E = _expected(P[rows], U_b)
-        codes[rows], best, second = _best(E)
-        np.subtract(best, second, out=margin[rows])
+        E = _expected(P[rows], U_b, expected[rows])
+        codes[rows], best, second = _best(np.array(E.T, order="C"), slack)
+        margin[rows] = np.where(best - second > slack, best - second, 0.0)
         np.subtract(_perfect(P[rows], U_b), best, out=value[rows])
         if likely is not None and cost is not None and samples is not None:
-            cost[rows] = _over_draws(samples[:, rows], U_b, likely[:, rows])
+            cost[rows] = _over_draws(samples[:, rows], U_b, likely[:, rows], slack)
 
     with one_blas_thread():
-        run_tasks(task, -(-n // size), usable_threads(None))
+        run_tasks(task, len(proper), usable_threads(None))
+    if not proper.all():
+        _require_distributions(P, "probabilities")
     np.maximum(value, 0.0, out=value)
     chances = None if likely is None else likely.T
-    return Decisions(utility.actions[codes], codes, expected.T, margin, value, chances, cost)
+    return Decisions(utility.actions[codes], codes, expected, margin, value, chances, cost)
 
 
 def _perfect(P: np.ndarray, U: np.ndarray) -> np.ndarray:
@@ -144,45 +150,54 @@ def _perfect(P: np.ndarray, U: np.ndarray) -> np.ndarray:
     return np.dot(P, top) if U.ndim == 2 else np.einsum("nk,nk->n", P, top)
 
 
-def _expected(P: np.ndarray, U: np.ndarray) -> np.ndarray:
-    """EU(a), (A, n)."""
-    return np.dot(U.T, P.T) if U.ndim == 2 else np.einsum("nk,nka->an", P, U)
+def _expected(P: np.ndarray, U: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """EU(a), (n, A), into `out` if given."""
+    return np.dot(P, U, out=out) if U.ndim == 2 else np.einsum("nk,nka->na", P, U, out=out)
 
 
-def _best(E: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The first of the best actions, its expected utility and that of the second best."""
-    codes = np.zeros(E.shape[1], dtype=np.intp)
-    best, second = E[0].copy(), np.full(E.shape[1], -np.inf)
-    for a in range(1, len(E)):
-        np.maximum(second, np.minimum(E[a], best), out=second)
-        np.copyto(codes, a, where=E[a] > best)
-        np.maximum(best, E[a], out=best)
-    return codes, best, second
+def _best(E: np.ndarray, slack: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The first of the best actions, its expected utility and that of the second best; E (A, n) is overwritten.
+
+    Actions that differ by no more than the rounding of a sum tie.
+    """
+    best = E.max(axis=0)
+    bound = best - slack
+    small = np.zeros(E.shape[1], dtype=np.uint8 if len(E) < 256 else np.intp)
+    for a in reversed(range(len(E))):
+        np.copyto(small, a, where=E[a] >= bound)
+    codes = small.astype(np.intp)
+    E[codes, np.arange(E.shape[1])] = -np.inf
+    return codes, best, E.max(axis=0)
 
 
-def _over_draws(samples: np.ndarray, U: np.ndarray, likely: np.ndarray) -> np.ndarray:
+def _over_draws(samples: np.ndarray, U: np.ndarray, likely: np.ndarray, slack: float) -> np.ndarray:
     """E_W[max_a EU_W(a)] - max_a E_W[EU_W(a)], (n,); how often each action is the best is added up in `likely`."""
     S, n, _ = samples.shape
     mean, top = np.zeros_like(likely), np.zeros(n)
     at = np.arange(n)
     for P in samples:
-        E = _expected(P, U)
-        codes, best, _ = _best(E)
+        E = np.array(_expected(P, U).T, order="C")
+        mean += E
+        codes, best, _ = _best(E, slack)
         likely[codes, at] += 1.0 / S
         top += best
-        mean += E
     return np.maximum(top / S - mean.max(axis=0) / S, 0.0)
 
 
 def distributions(probabilities: Any, what: str = "probabilities") -> np.ndarray:
     """Probabilities (n, K) as an array, their rows checked to sum to one."""
+    P = _matrix(probabilities, what)
+    _require_distributions(P, what)
+    return P
+
+
+def _matrix(probabilities: Any, what: str) -> np.ndarray:
     try:
         P = np.asarray(probabilities, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{what} must be numbers, one row for each decision, one column for each class.") from None
     if P.ndim != 2 or P.shape[1] == 0:
         raise ValueError(f"{what} have shape {P.shape}: (n, K) is needed, one column for each class.")
-    _require_distributions(P, what)
     return P
 
 
@@ -194,8 +209,15 @@ def _draws(draws: Any) -> np.ndarray:
     return samples
 
 
+def _are_distributions(P: np.ndarray) -> bool:
+    """Whether all rows sum to one and none is negative; not so with NaN."""
+    gap = np.abs(np.dot(P, np.ones(P.shape[1])) - 1.0)
+    return bool((gap <= _SUM_TOLERANCE).all() and P.min(initial=0.0) >= -_SUM_TOLERANCE)
+
+
 def _require_distributions(P: np.ndarray, what: str) -> None:
-    if len(P) == 0:
+    """Raise, naming the worst row, unless they are."""
+    if _are_distributions(P):
         return
     gap = np.abs(P @ np.ones(P.shape[1]) - 1.0)
     worst = int(gap.argmax()) if not np.isnan(gap).any() else int(np.isnan(gap).argmax())

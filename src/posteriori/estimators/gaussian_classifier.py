@@ -11,11 +11,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from posteriori.data import Features, MemoryBlocks, Target, one_blas_thread, raise_if_not_finite, usable_threads
 from posteriori.estimators.gaussian_choice import GaussianSettings, KeptRows
 from posteriori.estimators.gaussian_fit import GaussianFit, fit_gaussian
 from posteriori.estimators.reading import (
+    adopt_features,
     check_features,
     read_for_fit,
     read_for_prediction,
@@ -253,7 +255,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """New rows (n, D) and their classes (n,), drawn from the predictive distribution."""
-        self._require_fitted()
+        check_is_fitted(self)
         if not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
             raise ValueError(f"n_samples={n_samples!r} must be a whole number of at least 1.")
         given = self.random_state if random_state is None else random_state
@@ -263,7 +265,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def to_softmax(self) -> SoftmaxRegression:
         """The softmax regression with exactly the same probabilities, for tied covariances under "mle" or "map"."""
-        self._require_fitted()
+        check_is_fitted(self)
         linear = self._fit.densities.linear()
         if linear is None:
             structure = self.solution_.structure
@@ -278,20 +280,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             )
         model = SoftmaxRegression(classes=None if self.classes is None else list(self.classes))
         coef, intercept = linear[0], linear[1] - linear[0] @ self._fit.densities.origin
-        model.classes_, model.n_features_in_, model._not_features = (
-            self.classes_,
-            self.n_features_in_,
-            self._not_features,
-        )
-        if hasattr(self, "feature_names_in_"):
-            model.feature_names_in_ = self.feature_names_in_
+        model.classes_, model._not_features = self.classes_, self._not_features
+        adopt_features(model, self)
         model.coef_, model.intercept_, model.n_iter_ = coef, np.maximum(intercept, -1e300), 0
         return model
-
-    def _require_fitted(self) -> None:
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self)
 
     def _code(self, label: Any, argument: str) -> int:
         found = np.flatnonzero(self.classes_ == label)

@@ -1,0 +1,49 @@
+"""The benchmarks of decisions: each runs on a tiny problem and writes its page."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks import conformal, deciding, turns
+from scipy.stats import betabinom
+
+
+@pytest.fixture(autouse=True)
+def without_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SETTLE", 0.0)
+
+
+def test_decisions_are_timed_against_their_product(tmp_path: Path) -> None:
+    deciding.run(tmp_path, quick=True)
+    (line,) = map(json.loads, (tmp_path / "deciding.jsonl").read_text().splitlines())
+    assert line["ratio"] > 0
+    assert line["decide"] > 0
+    assert "| 10k x 20 x 20 |" in (tmp_path / "deciding.md").read_text()
+
+
+def test_coverage_is_counted_against_its_law(tmp_path: Path) -> None:
+    conformal.run(["iris"], None, tmp_path, quick=True)
+    lines = [json.loads(line) for line in (tmp_path / "conformal.jsonl").read_text().splitlines()]
+    assert {line["score"] for line in lines} == {"lac", "aps"}
+    for line in lines:
+        k = int(np.ceil((line["n_cal"] + 1) * 0.9))
+        law = betabinom(line["n_test"], k, line["n_cal"] + 1 - k)
+        tail = min(law.cdf(line["covered"]), 1 - law.cdf(line["covered"] - 1))
+        assert line["p"] == pytest.approx(min(1, 2 * tail))
+    assert "Promise kept on 2 of 2" in (tmp_path / "conformal.md").read_text()
+
+
+def test_a_broken_promise_is_named() -> None:
+    line = {
+        "problem": "x",
+        "score": "lac",
+        "n_cal": 50,
+        "n_test": 50,
+        "covered": 10,
+        "p": 1e-9,
+        "size": 1.0,
+        "size_each": 1.0,
+        "by_class": [[], []],
+    }
+    assert "Broken: x (lac)." in conformal.page([line])
