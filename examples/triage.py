@@ -1,7 +1,7 @@
 """Triage of breast tumours: what a decision is worth when mistakes do not cost the same.
 
-A malignant tumour that is sent home costs 20, a benign one that is operated on costs 2; a second opinion costs 0.5 and is
-always right. Argmax ignores all of this; a threshold tuned by scikit-learn knows the two costs but not the second
+A malignant tumour that is sent home costs 20, a benign one that is operated on costs 2; a second opinion costs 0.5 and
+is always right. Argmax ignores all of this; a threshold tuned by scikit-learn knows the two costs but not the second
 opinion; the action with the highest expected utility knows all three. Held-out folds say what each is worth.
 
     python examples/triage.py

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from posteriori.data import threads
+from posteriori import threads
 from posteriori.threads import one_blas_thread, run_tasks, usable_threads
 
 WAIT = 20.0
