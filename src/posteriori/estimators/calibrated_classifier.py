@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.utility import codes_of
 from posteriori.estimators.bayesian_softmax import BayesianSoftmaxRegression
-from posteriori.estimators.reading import adopt_features, label_vector
+from posteriori.estimators.reading import adopt_features, label_vector, read_labels, without_column
 from posteriori.estimators.settings import is_number
 from posteriori.models.prior import GaussianPrior
 
@@ -73,25 +73,28 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags, tags.classifier_tags = inner.input_tags, inner.classifier_tags
         return tags
 
-    def fit(self, X: Any, y: Any) -> CalibratedClassifier:
-        """Fit the map to out-of-fold predictions, and the estimator to all rows."""
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> CalibratedClassifier:
+        """Fit the map to out-of-fold predictions, and the estimator to all rows.
+
+        What else is given goes to the estimator's `fit`; `sample_weight` counts for the map too.
+        """
         if self.method not in _METHODS:
             raise ValueError(f"method={self.method!r} is unknown: use one of {[*_METHODS]}.")
         if not is_number(self.precision) or not 0.0 < self.precision < np.inf:
             raise ValueError(f"precision={self.precision!r} must be a positive number.")
         if not hasattr(self.estimator, "predict_proba"):
             raise TypeError(f"estimator={self.estimator!r} has no predict_proba: there is nothing to calibrate.")
-        labels = label_vector(y)
+        labels, X = label_vector(read_labels(X, y)), without_column(X, y)
         if self.method == "isotonic":
             inner = CalibratedClassifierCV(self.estimator, method="isotonic", cv=self.cv, ensemble=False)
-            self._remember(inner.fit(X, labels))
+            self._remember(inner.fit(X, labels, **fit_params), y)
             return self
-        estimator = clone(self.estimator).fit(X, labels)
+        estimator = clone(self.estimator).fit(X, labels, **fit_params)
         cv = check_cv(self.cv, labels, classifier=True)
-        P = cross_val_predict(self.estimator, X, labels, cv=cv, method="predict_proba")
+        P = cross_val_predict(self.estimator, X, labels, cv=cv, method="predict_proba", params=fit_params)
         Z, codes = _logs(P), codes_of(labels, estimator.classes_)
-        coef, intercept = self._map(Z, codes)
-        self._remember(estimator)
+        coef, intercept = self._map(Z, codes, fit_params.get("sample_weight"))
+        self._remember(estimator, y)
         self.coef_, self.intercept_ = coef, intercept
         if self.method == "temperature":
             self.temperature_ = float(1.0 / coef[0, 0])
@@ -101,7 +104,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """Calibrated class probabilities, (n, K)."""
         check_is_fitted(self, "estimator_")
         if self._method == "isotonic":
-            return self.estimator_.predict_proba(X)
+            return self.estimator_.predict_proba(without_column(X, self._target))
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -109,8 +112,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "estimator_")
         if self._method == "isotonic":
             with np.errstate(divide="ignore"):
-                return np.log(self.estimator_.predict_proba(X))
-        Z = _logs(self.estimator_.predict_proba(X))
+                return np.log(self.predict_proba(X))
+        Z = _logs(self.estimator_.predict_proba(without_column(X, self._target)))
         return log_softmax(Z @ self.coef_.T + self.intercept_, axis=1)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -118,11 +121,11 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
 
-    def _map(self, Z: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _map(self, Z: np.ndarray, codes: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray]:
         """W (K, K) and b (K,) of log-probabilities Z (n, K)."""
         K = Z.shape[1]
         if self.method == "temperature":
-            return _slope(Z, codes) * np.eye(K), np.zeros(K)
+            return _slope(Z, codes, weights) * np.eye(K), np.zeros(K)
         # the intercept as a column of ones, so that the prior is around b = 0 and not around a logit of the mean row
         precision = np.full((K, K + 1), float(self.precision))
         if self.method == "vector":
@@ -132,11 +135,12 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             approximation="laplace",
             classes=np.arange(K),
             fit_intercept=False,
-        ).fit(np.column_stack([Z, np.ones(len(Z))]), codes)
+        ).fit(np.column_stack([Z, np.ones(len(Z))]), codes, weights)
         coef, intercept = model.coef_[:, :K], model.coef_[:, K]
         return coef if self.method == "dirichlet" else np.diag(np.diag(coef)), intercept
 
-    def _remember(self, estimator: Any) -> None:
+    def _remember(self, estimator: Any, y: Any) -> None:
+        self._target = y if isinstance(y, str) else None
         for name in ("coef_", "intercept_", "temperature_"):
             self.__dict__.pop(name, None)
         self.estimator_, self.classes_, self._method = estimator, estimator.classes_, self.method
@@ -148,13 +152,14 @@ def _logs(P: np.ndarray) -> np.ndarray:
         return np.maximum(np.log(P), _LOWEST)
 
 
-def _slope(Z: np.ndarray, codes: np.ndarray) -> float:
+def _slope(Z: np.ndarray, codes: np.ndarray, weights: Any) -> float:
     """The slope beta that minimises the cross-entropy of softmax(beta z): a convex function of one number."""
     own = Z[np.arange(len(codes)), codes]
 
     def loss(log_beta: float) -> float:
         F = np.exp(log_beta) * Z
         top = F.max(axis=1)
-        return float(np.mean(top + np.log(np.exp(F - top[:, None]).sum(axis=1)) - np.exp(log_beta) * own))
+        losses = top + np.log(np.exp(F - top[:, None]).sum(axis=1)) - np.exp(log_beta) * own
+        return float(np.average(losses, weights=weights))
 
     return float(np.exp(minimize_scalar(loss, bounds=(-7.0, 7.0), method="bounded", options={"xatol": 1e-8}).x))

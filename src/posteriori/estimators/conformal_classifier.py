@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.conformal import Calibration, PredictionSets, calibrate, prediction_sets
 from posteriori.decision.utility import codes_of
-from posteriori.estimators.reading import adopt_features, label_vector
+from posteriori.estimators.reading import adopt_features, label_vector, read_labels, without_column
 from posteriori.estimators.settings import is_number
 
 __all__ = ["ConformalClassifier"]
@@ -77,15 +77,25 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags, tags.classifier_tags = inner.input_tags, inner.classifier_tags
         return tags
 
-    def fit(self, X: Any, y: Any) -> ConformalClassifier:
-        """Set rows aside, fit the estimator on the others, calibrate on those set aside."""
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> ConformalClassifier:
+        """Set rows aside, fit the estimator on the others, calibrate on those set aside.
+
+        What else is given, such as `sample_weight`, goes to the estimator's `fit`, cut to its rows. Rows set aside all
+        count alike: the promise is about rows as they come.
+        """
         self._validate()
         seed = self._seed()
-        labels = label_vector(y)
-        X, _ = indexable(X, labels)
+        labels = label_vector(read_labels(X, y))
+        X, _ = indexable(without_column(X, y), labels)
         train, held = self._split(labels, seed)
-        estimator = clone(self.estimator).fit(_safe_indexing(X, train), labels[train])
-        return self._calibrated(estimator, _safe_indexing(X, held), labels[held], seed)
+        params = {
+            name: _safe_indexing(value, train) if np.shape(value)[:1] == labels.shape else value
+            for name, value in fit_params.items()
+        }
+        estimator = clone(self.estimator).fit(_safe_indexing(X, train), labels[train], **params)
+        self._calibrated(estimator, _safe_indexing(X, held), labels[held], seed)
+        self._target: str | None = y if isinstance(y, str) else None
+        return self
 
     def calibrate(self, estimator: Any, X: Any, y: Any) -> ConformalClassifier:
         """Calibrate a fitted estimator on rows that it has not seen, instead of `fit`."""
@@ -101,7 +111,7 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """The estimator's own predictions, (n,)."""
         check_is_fitted(self, "estimator_")
-        return self.estimator_.predict(X)
+        return self.estimator_.predict(without_column(X, self._target))
 
     def predict_or_abstain(self, X: Any, abstain: Any = "abstain") -> np.ndarray:
         """The class of rows whose set holds one alone, `abstain` for all others, (n,)."""
@@ -110,7 +120,7 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """The estimator's own probabilities, (n, K)."""
         check_is_fitted(self, "estimator_")
-        return self.estimator_.predict_proba(X)
+        return self.estimator_.predict_proba(without_column(X, self._target))
 
     def _calibrated(self, estimator: Any, X: Any, y: np.ndarray, seed: int) -> ConformalClassifier:
         P = estimator.predict_proba(X)
@@ -124,6 +134,7 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         )
         self.estimator_, self.classes_, self.calibration_ = estimator, estimator.classes_, calibration
         self.n_calibration_ = len(codes)
+        self._target = None
         adopt_features(self, estimator)
         return self
 

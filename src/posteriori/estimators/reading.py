@@ -19,6 +19,7 @@ __all__ = [
     "read_for_prediction",
     "read_labels",
     "remember_features",
+    "without_column",
 ]
 
 
@@ -104,6 +105,16 @@ def label_vector(y: Any) -> np.ndarray:
     labels = column_or_1d(y, warn=True)
     check_classification_targets(labels)
     return labels
+
+
+def without_column(X: Any, y: Any) -> Any:
+    """A table without the column that y names, if it has one; anything else as it is."""
+    if not (isinstance(y, str) and is_table(X)):
+        return X
+    import narwhals as nw
+
+    table = nw.from_native(X, eager_only=True)
+    return table.drop([y]).to_native() if y in table.columns else X
 
 
 def _bullets(names: list[str], most: int = 5) -> str:
