@@ -24,8 +24,8 @@ __all__ = ["ClassStatistics", "Kind", "class_statistics"]
 Kind = Literal["full", "pooled", "diagonal"]
 """Which scatter is kept: a matrix per class, one matrix for all classes, or variances per class."""
 
-_PART_BYTES = 1 << 20
-"""Rows worked on at a time: what stays in the cache of a core."""
+_PART_BYTES = 4 << 20
+"""Rows of a sparse matrix written out at a time."""
 
 _FEW_CLASSES = 16
 """Products with one column per class are cheap."""
@@ -108,17 +108,14 @@ def class_statistics(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int
     """The statistics of one block of rows: a kernel for `Blocks.map_sum`."""
     n, D = X.shape
     one_origin = kind != "full" and n_classes <= _FEW_CLASSES
-    step = max(1, _PART_BYTES // (8 * D)) if one_origin or sp.issparse(X) else n
-    scratch = np.empty((min(step, n), D)) if one_origin else None
+    step = max(1, _PART_BYTES // (8 * D)) if sp.issparse(X) else n
     total = None
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and refused, later
         for start in range(0, n, step):
             rows = slice(start, start + step)
             part = X[rows].toarray() if sp.issparse(X) else X[rows]
             weights = None if c is None else c[rows]
-            found = None
-            if scratch is not None:
-                found = _about_one_origin(part, Y[rows], weights, n_classes, kind, scratch[: len(part)])
+            found = _about_one_origin(part, Y[rows], weights, n_classes, kind) if one_origin else None
             if found is None:
                 found = (_of_labels if Y.ndim == 1 else _of_soft_labels)(part, Y[rows], weights, n_classes, kind)
             total = found if total is None else total + found
@@ -126,18 +123,13 @@ def class_statistics(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int
     return total
 
 
-def _about_one_origin(
-    X: np.ndarray, Y: np.ndarray, c: np.ndarray | None, K: int, kind: Kind, Z: np.ndarray
-) -> ClassStatistics | None:
-    """All classes about one row, by two products; None where that would lose digits, or values are missing.
-
-    Z is room for the shifted rows: fresh memory would cost as much as the arithmetic.
-    """
+def _about_one_origin(X: np.ndarray, Y: np.ndarray, c: np.ndarray | None, K: int, kind: Kind) -> ClassStatistics | None:
+    """All classes about one row, by two products; None where that would lose digits, or values are missing."""
     shares = np.eye(K).take(Y, axis=0) if Y.ndim == 1 else Y
     if c is not None:
         shares = shares * c[:, None]
     origin = _origin(X)
-    np.subtract(X, origin, out=Z)
+    Z = X - origin
     counts = np.dot(np.ones(len(X)), shares)
     divisor = np.where(counts > 0.0, counts, 1.0)[:, None]
     shifts = np.dot(shares.T, Z) / divisor  # np.dot, unlike @, lets other threads run while the result is small
