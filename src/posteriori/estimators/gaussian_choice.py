@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
+from posteriori.estimators.gaussian_settings import GaussianSettings
 from posteriori.inference.search import search
 from posteriori.models.class_statistics import ClassStatistics
 from posteriori.models.gaussian import (
-    Estimate,
     Structure,
     WishartPrior,
     log_evidence,
@@ -30,7 +29,7 @@ from posteriori.models.left_out import LeftOut, left_out_log_density
 from posteriori.models.wishart_prior import NormalInverseWishartPrior
 from posteriori.threads import run_tasks
 
-__all__ = ["RIDGE", "Candidate", "Choice", "GaussianSettings", "KeptRows", "Standardised", "choose"]
+__all__ = ["RIDGE", "Candidate", "Choice", "KeptRows", "Standardised", "choose"]
 
 RIDGE = {"full": 1e-6, "diagonal": 1e-9, "spherical": 1e-9}
 """Added to the variances of a singular class under maximum likelihood, in units of those of all rows: enough for a
@@ -55,25 +54,6 @@ _LEFT_OUT_WORK = 1e8
 _FEWEST_LEFT_OUT, _MOST_LEFT_OUT = 500, 4000
 _ROWS_TO_SHARE = 256
 """Rows worth a thread."""
-
-
-@dataclass(frozen=True)
-class GaussianSettings:
-    """What the user asked for, validated."""
-
-    structures: tuple[Structure, ...]
-    estimate: Estimate
-    prior: Any
-    class_prior: np.ndarray | None
-    concentration: float
-    n_threads: int
-
-    def frequencies(self, counts: np.ndarray) -> np.ndarray:
-        """Class frequencies, (K,) or (n, K), up to a factor: as given, or from the counts of rows."""
-        if self.class_prior is not None:
-            return np.broadcast_to(self.class_prior, counts.shape)
-        extra = {"mle": 0.0, "map": self.concentration - 1.0, "bayes": self.concentration}[self.estimate]
-        return np.maximum(counts + extra, 0.0)
 
 
 @dataclass(frozen=True)

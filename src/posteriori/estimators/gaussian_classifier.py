@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,9 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.data import Features, MemoryBlocks, Target, one_blas_thread, raise_if_not_finite, usable_threads
-from posteriori.estimators.gaussian_choice import GaussianSettings, KeptRows
+from posteriori.estimators.gaussian_choice import KeptRows
 from posteriori.estimators.gaussian_fit import GaussianFit, fit_gaussian
+from posteriori.estimators.gaussian_settings import gaussian_settings, validate_gaussian
 from posteriori.estimators.reading import (
     adopt_features,
     check_features,
@@ -24,19 +25,16 @@ from posteriori.estimators.reading import (
     read_labels,
     remember_features,
 )
-from posteriori.estimators.settings import is_number
 from posteriori.estimators.softmax_regression import SoftmaxRegression
 from posteriori.exceptions import ConvergenceWarning, SingularWarning
 from posteriori.maths import softmax as kernels
 from posteriori.models.class_densities import draw, log_joint, pulled_in
 from posteriori.models.class_statistics import ClassStatistics, Kind, class_statistics
-from posteriori.models.gaussian import STRUCTURES, Structure, scatter_kind
-from posteriori.models.wishart_prior import NormalInverseWishartPrior, RidgePrior
+from posteriori.models.gaussian import Structure, scatter_kind
+from posteriori.models.wishart_prior import RidgePrior
 
 __all__ = ["GaussianClassifier"]
 
-_ESTIMATES = ("mle", "map", "bayes")
-_PRIORS = ("predictive", "evidence")
 _DIAGONAL: tuple[Structure, ...] = ("diagonal", "tied_diagonal", "spherical")
 _MOST_KEPT = 4000
 """Rows kept to judge priors by."""
@@ -148,9 +146,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        self._validate()
+        validate_gaussian(self)
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, None)
-        self._settings(target.classes, features.matrix.shape[1])
+        gaussian_settings(self, target.classes, features.matrix.shape[1])
         statistics, kept = self._read(features, target)
         fitted = self._derive(statistics, kept, target.classes)
         remember_features(self, features, named)
@@ -177,7 +175,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        self._validate()
+        validate_gaussian(self)
         before: ClassStatistics | None = getattr(self, "_statistics", None)
         if before is not None and classes is not None and list(np.unique(classes)) != list(self.classes_):
             raise ValueError(
@@ -188,7 +186,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         features, target, named = read_for_fit(X, y, sample_weight, declared, None)
         if before is not None:
             check_features(self, features)
-        self._settings(target.classes, features.matrix.shape[1])
+        gaussian_settings(self, target.classes, features.matrix.shape[1])
         auto = self.covariance == "auto" and before is not None and before.kind == "diagonal"
         statistics, kept = self._read(features, target, "diagonal" if auto else None)
         if before is not None:
@@ -340,79 +338,14 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             F[:, far] = log_joint(pulled_in(X, densities), densities)
         return np.where(np.isnan(F), densities.log_prior[:, None], F)
 
-    def _validate(self) -> None:
-        if not (isinstance(self.covariance, str) and self.covariance in ("auto", *STRUCTURES)):
-            raise ValueError(f"covariance={self.covariance!r} is unknown: use one of {['auto', *STRUCTURES]}.")
-        if not (isinstance(self.estimate, str) and self.estimate in _ESTIMATES):
-            raise ValueError(f"estimate={self.estimate!r} is unknown: use one of {[*_ESTIMATES]}.")
-        prior = self.prior
-        objects = (NormalInverseWishartPrior, RidgePrior)
-        if not (isinstance(prior, objects) or (isinstance(prior, str) and prior in _PRIORS)):
-            raise ValueError(
-                f"prior={prior!r} must be one of {[*_PRIORS]}, a NormalInverseWishartPrior or a RidgePrior."
-            )
-        if isinstance(prior, objects):
-            if self.estimate == "mle":
-                raise ValueError("estimate='mle' uses no prior: leave prior out, or use estimate='map' or 'bayes'.")
-            a = prior.concentration
-            if not is_number(a) or not 0.0 < float(a) < np.inf:
-                raise ValueError(f"The prior's concentration is {a!r}: it must be a positive number.")
-        if isinstance(prior, RidgePrior):
-            if self.estimate != "map":
-                raise ValueError("RidgePrior has no closed predictive distribution: use it with estimate='map'.")
-            if self.covariance == "auto":
-                raise ValueError(f"RidgePrior needs a covariance structure: choose one of {[*STRUCTURES]}.")
-            if not is_number(prior.strength) or not 0.0 <= float(prior.strength) < np.inf:
-                raise ValueError(f"The prior's strength is {prior.strength!r}: it must not be negative.")
-        if self.n_jobs is not None and not isinstance(self.n_jobs, (int, np.integer)):
-            raise ValueError(f"n_jobs={self.n_jobs!r} must be a whole number or None.")
-        try:
-            check_random_state(self.random_state)
-        except ValueError as error:
-            raise ValueError(f"random_state={self.random_state!r} is no seed: {error}") from None
-
-    def _settings(self, classes: np.ndarray, D: int) -> GaussianSettings:
-        """What was asked for, for these classes."""
-        prior = self.prior
-        if isinstance(prior, NormalInverseWishartPrior):
-            prior.origin(D)
-        concentration = float(getattr(prior, "concentration", 1.0))
-        structures = STRUCTURES if self.covariance == "auto" else (self.covariance,)
-        n_threads = usable_threads(self.n_jobs)
-        class_prior = self._class_prior(classes)
-        return GaussianSettings(structures, self.estimate, prior, class_prior, concentration, n_threads)  # type: ignore[arg-type]
-
-    def _class_prior(self, classes: np.ndarray) -> np.ndarray | None:
-        given = self.class_prior
-        if given is None:
-            return None
-        if isinstance(given, Mapping):
-            unknown = [label for label in given if label not in classes.tolist()]
-            missing = [label for label in classes.tolist() if label not in given]
-            if unknown or missing:
-                raise ValueError(
-                    f"class_prior must name every class once: {unknown or 'none'} are no classes, {missing or 'none'} "
-                    "are missing."
-                )
-            given = [given[label] for label in classes.tolist()]
-        try:
-            prior = np.asarray(given, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"class_prior={self.class_prior!r} must be numbers.") from None
-        if prior.shape != classes.shape:
-            raise ValueError(
-                f"class_prior has shape {prior.shape}: a probability for each of {len(classes)} classes is needed."
-            )
-        if not ((prior >= 0.0).all() and abs(prior.sum() - 1.0) < 1e-6):
-            raise ValueError(f"class_prior must be probabilities that sum to one, got {prior.tolist()}.")
-        return prior / prior.sum()
-
     def _read(self, features: Features, target: Target, kind: Kind | None = None) -> tuple[ClassStatistics, KeptRows]:
         """Statistics of the rows, in as much detail as is needed, and some of the rows themselves."""
         K, D = len(target.classes), features.matrix.shape[1]
         auto = self.covariance == "auto"
-        if kind is None:
-            kind = scatter_kind(self.covariance) if not auto else "full" if K * D * D <= _MOST_SCATTER else "diagonal"  # type: ignore[arg-type]
+        if kind is None and auto:
+            kind = "full" if K * D * D <= _MOST_SCATTER else "diagonal"
+        elif kind is None:
+            kind = scatter_kind(self.covariance)
         Y = target.codes if target.codes is not None else target.probs
         blocks = MemoryBlocks(features.matrix, Y, target.weights, K, n_threads=usable_threads(self.n_jobs))
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
@@ -467,7 +400,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return np.random.default_rng(seed)
 
     def _derive(self, statistics: ClassStatistics, kept: KeptRows, classes: np.ndarray) -> GaussianFit:
-        settings = self._settings(classes, statistics.means.shape[1])
+        settings = gaussian_settings(self, classes, statistics.means.shape[1])
         why = ""
         if self.covariance == "auto" and statistics.kind == "diagonal":
             missing = not statistics.complete or bool(np.isnan(kept.X).any())

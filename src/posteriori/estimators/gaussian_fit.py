@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from posteriori.estimators.gaussian_choice import RIDGE, Choice, GaussianSettings, KeptRows, Standardised, choose
+from posteriori.estimators.gaussian_choice import RIDGE, Choice, KeptRows, Standardised, choose
+from posteriori.estimators.gaussian_settings import GaussianSettings
 from posteriori.models.class_densities import ClassDensities, class_densities, log_likelihood
 from posteriori.models.class_statistics import ClassStatistics
 from posteriori.models.gaussian import (

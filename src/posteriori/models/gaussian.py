@@ -65,9 +65,9 @@ def is_tied(structure: Structure) -> bool:
     return structure in ("tied", "tied_diagonal")
 
 
-def scatter_kind(structure: Structure) -> Kind:
+def scatter_kind(structure: str) -> Kind:
     """The least that must be known of the scatter."""
-    return {"full": "full", "tied": "pooled"}.get(structure, "diagonal")  # type: ignore[return-value]
+    return "full" if structure == "full" else "pooled" if structure == "tied" else "diagonal"
 
 
 def n_parameters(structure: Structure, K: int, D: int) -> int:

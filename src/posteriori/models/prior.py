@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from posteriori.models.coordinates import Coordinates
+from posteriori.models.parameters import Parameters, numbers, require_spd
 from posteriori.models.precision import DiagonalPrecision, KroneckerPrecision, MatrixPrecision, Precision
 
 __all__ = ["WEAK", "WEAKEST", "GaussianPrior", "Prior"]
@@ -48,7 +49,7 @@ class Prior:
 
 
 @dataclass
-class GaussianPrior:
+class GaussianPrior(Parameters):
     """Gaussian prior on the weights W (K, D) and intercepts b (K,) of a softmax model.
 
     Parameters
@@ -76,18 +77,6 @@ class GaussianPrior:
     intercept_precision: Any = None
     autoscale: bool = False
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name, as scikit-learn asks for them."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def set_params(self, **params: Any) -> GaussianPrior:
-        """Set parameters by name."""
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise ValueError(f"GaussianPrior has no parameter {name!r}: there are {[*self.get_params()]}.")
-            setattr(self, name, value)
-        return self
-
     def within(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates) -> Prior:
         """The prior on the parameters of z = (x - shift) * scale, checked against K classes and D features."""
         if not isinstance(self.autoscale, (bool, np.bool_)):
@@ -97,7 +86,7 @@ class GaussianPrior:
         return Prior(mean if mean.any() else None, precision)
 
     def _mean(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates) -> np.ndarray:
-        given = _numbers("mean", self.mean)
+        given = numbers("mean", self.mean)
         widths = (D, D + 1) if has_intercept else (D,)
         if given.ndim != 0 and (given.ndim != 2 or given.shape[0] != K or given.shape[1] not in widths):
             raise ValueError(
@@ -124,19 +113,19 @@ class GaussianPrior:
                 raise ValueError(
                     f"The prior's precision is a tuple of {len(self.precision)}: a pair of factors is needed."
                 )
-            A, G = (_numbers("precision", factor) for factor in self.precision)
+            A, G = (numbers("precision", factor) for factor in self.precision)
             if A.shape != (K, K) or G.shape not in ((D, D), (width, width)):
                 raise ValueError(
                     f"The prior's Kronecker factors have shapes {A.shape} and {G.shape}: ({K}, {K}) and ({D}, {D})"
                     f"{f' or ({width}, {width})' if has_intercept else ''} are needed."
                 )
-            _require_spd("precision's first factor", A)
-            _require_spd("precision's second factor", G)
+            require_spd("precision's first factor", A)
+            require_spd("precision's second factor", G)
             if len(G) == width:
                 M = self._into(coordinates, width)
                 return KroneckerPrecision(A, M.T @ G @ M)
             return self._with_intercept(np.kron(A, unit[:, None] * G * unit), (K, width), weak, coordinates)
-        given = _numbers("precision", self.precision)
+        given = numbers("precision", self.precision)
         if given.ndim == 0 or given.shape == (K, D):
             if not (given > 0).all():
                 raise ValueError(
@@ -149,11 +138,11 @@ class GaussianPrior:
                 values[:, D] = weak
             return DiagonalPrecision(values, coordinates.centre if has_intercept else None)
         if given.shape == (K * width, K * width):
-            _require_spd("precision", given)
+            require_spd("precision", given)
             M = np.kron(np.eye(K), self._into(coordinates, width))
             return MatrixPrecision(M.T @ given @ M, (K, width))
         if given.shape == (K * D, K * D):
-            _require_spd("precision", given)
+            require_spd("precision", given)
             scale = np.tile(unit, K)
             return self._with_intercept(scale[:, None] * given * scale, (K, width), weak, coordinates)
         raise ValueError(
@@ -190,24 +179,5 @@ class GaussianPrior:
         return MatrixPrecision(out.reshape(K * width, K * width), shape)
 
 
-def _numbers(name: str, value: Any) -> np.ndarray:
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"The prior's {name} is {value!r}: numbers are needed.") from None
-    if not np.isfinite(array).all():
-        raise ValueError(f"The prior's {name} must be finite.")
-    return array
-
-
 def _shapes(K: int, widths: tuple[int, ...]) -> str:
     return " or ".join(f"({K}, {width})" for width in widths)
-
-
-def _require_spd(name: str, M: np.ndarray) -> None:
-    if not np.allclose(M, M.T, rtol=1e-8, atol=1e-12 * np.abs(M).max(initial=0.0)):
-        raise ValueError(f"The prior's {name} must be symmetric.")
-    try:
-        np.linalg.cholesky(M)
-    except np.linalg.LinAlgError:
-        raise ValueError(f"The prior's {name} must be positive definite.") from None

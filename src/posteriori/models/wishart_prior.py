@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from posteriori.models.gaussian import Structure, WishartPrior, shape
+from posteriori.models.parameters import Parameters, numbers, require_spd
 
 __all__ = ["NormalInverseWishartPrior", "RidgePrior"]
 
 
-class _Parameters:
-    """Parameters by name, as scikit-learn asks for them."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name."""
-        unknown = [name for name in params if name not in self.get_params()]
-        if unknown:
-            raise ValueError(
-                f"{type(self).__name__} has no parameter {unknown[0]!r}: there are {[*self.get_params()]}."
-            )
-        for name, value in params.items():
-            setattr(self, name, value)
-        return self
-
-
 @dataclass
-class NormalInverseWishartPrior(_Parameters):
+class NormalInverseWishartPrior(Parameters):
     """mu_k | Sigma_k ~ N(mean, Sigma_k / kappa), Sigma_k ~ IW(nu, scale); a Dirichlet on the class frequencies.
 
     For diagonal covariances the same in one dimension, feature by feature; for spherical ones nu and scale are those
@@ -70,7 +52,7 @@ class NormalInverseWishartPrior(_Parameters):
         """The prior mean, (D,), or None."""
         if self.mean is None:
             return None
-        mean = _numbers("mean", self.mean)
+        mean = numbers("mean", self.mean)
         if mean.shape not in ((), (D,)):
             raise ValueError(f"The prior's mean has shape {mean.shape}: a number or {D} numbers are needed.")
         return np.broadcast_to(mean, (D,)).astype(np.float64)
@@ -89,7 +71,7 @@ class NormalInverseWishartPrior(_Parameters):
             if structure == "spherical":
                 scale = scale.mean()
         else:
-            scale = _numbers("scale", self.scale)
+            scale = numbers("scale", self.scale)
         allowed = {"full": ((), (D,), (D, D)), "diagonal": ((), (D,)), "spherical": ((),)}[shape(structure)]
         if scale.shape not in allowed:
             raise ValueError(
@@ -99,7 +81,7 @@ class NormalInverseWishartPrior(_Parameters):
         if full and scale.ndim < 2:
             scale = np.diag(np.broadcast_to(scale, (D,)))
         if full:
-            _require_spd(scale)
+            require_spd("scale", scale)
             return WishartPrior(kappa, nu, scale / (unit * unit[:, None]))
         if not (scale > 0.0).all():
             raise ValueError(f"The prior's scale is {self.scale!r}: it must be positive.")
@@ -109,7 +91,7 @@ class NormalInverseWishartPrior(_Parameters):
 
 
 @dataclass
-class RidgePrior(_Parameters):
+class RidgePrior(Parameters):
     """p(mu_k) ~ exp(-strength |mu_k|^2), that is N(0, I / (2 strength)), independent of the covariances.
 
     These have no prior. The mode satisfies mu_k = (n_k I + 2 strength Sigma_k)^{-1} sum_n x_n.
@@ -126,26 +108,7 @@ class RidgePrior(_Parameters):
     concentration: Any = 1.0
 
 
-def _numbers(name: str, value: Any) -> np.ndarray:
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"The prior's {name} is {value!r}: numbers are needed.") from None
-    if not np.isfinite(array).all():
-        raise ValueError(f"The prior's {name} must be finite.")
-    return array
-
-
 def _positive(name: str, value: Any) -> float:
     if not isinstance(value, Real) or value is True or not 0.0 < float(value) < np.inf:
         raise ValueError(f"The prior's {name} is {value!r}: it must be a positive number.")
     return float(value)
-
-
-def _require_spd(M: np.ndarray) -> None:
-    if not np.allclose(M, M.T, rtol=1e-8, atol=1e-12 * np.abs(M).max()):
-        raise ValueError("The prior's scale must be symmetric.")
-    try:
-        np.linalg.cholesky(M)
-    except np.linalg.LinAlgError:
-        raise ValueError("The prior's scale must be positive definite.") from None
