@@ -29,6 +29,8 @@ _HOME = {
     "SeparationWarning": "posteriori.exceptions",
     "SingularWarning": "posteriori.exceptions",
     "CalibratedClassifier": "posteriori.estimators",
+    "DeepGPClassifier": "posteriori.estimators",
+    "GPClassifier": "posteriori.estimators",
     "ConformalClassifier": "posteriori.estimators",
     "ConfusionUtilityDisplay": "posteriori.report",
     "DecisionRegionDisplay": "posteriori.report",
@@ -51,6 +53,8 @@ __all__ = [
     "ConvergenceWarning",
     "DecisionRegionDisplay",
     "Decisions",
+    "DeepGPClassifier",
+    "GPClassifier",
     "GaussianClassifier",
     "GaussianPrior",
     "GradientDescent",
@@ -69,6 +73,7 @@ __all__ = [
     "UtilityCurveDisplay",
     "__version__",
     "decide",
+    "kernels",
     "walkthrough",
 ]
 
@@ -78,7 +83,9 @@ if TYPE_CHECKING:
         BayesianSoftmaxRegression,
         CalibratedClassifier,
         ConformalClassifier,
+        DeepGPClassifier,
         GaussianClassifier,
+        GPClassifier,
         SoftmaxRegression,
         UtilityClassifier,
     )
@@ -95,6 +102,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "kernels":
+        return import_module("posteriori.models.kernels")
     if name not in _HOME:
         raise AttributeError(f"module 'posteriori' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

@@ -3,7 +3,9 @@
 from posteriori.estimators.bayesian_softmax import BayesianSoftmaxRegression
 from posteriori.estimators.calibrated_classifier import CalibratedClassifier
 from posteriori.estimators.conformal_classifier import ConformalClassifier
+from posteriori.estimators.deep_gp_classifier import DeepGPClassifier
 from posteriori.estimators.gaussian_classifier import GaussianClassifier
+from posteriori.estimators.gp_classifier import GPClassifier
 from posteriori.estimators.softmax_regression import SoftmaxRegression
 from posteriori.estimators.utility_classifier import UtilityClassifier
 
@@ -11,6 +13,8 @@ __all__ = [
     "BayesianSoftmaxRegression",
     "CalibratedClassifier",
     "ConformalClassifier",
+    "DeepGPClassifier",
+    "GPClassifier",
     "GaussianClassifier",
     "SoftmaxRegression",
     "UtilityClassifier",

@@ -261,7 +261,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Equal-tailed credible interval of each class probability: lower and upper ends, (n, K) each."""
-        _check_level(level)
+        check_level(level)
         K = len(check_fitted(self).classes_)
         tail = 0.5 * (1.0 - level)
         n_nodes = int(np.clip(20.0 / tail, max(1024, self.n_nodes), 1 << 14))
@@ -360,15 +360,15 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         level : float, default 0.95
         reference : class, optional
         """
-        return tables.summary(check_fitted(self), coding, _check_level(level), reference)
+        return tables.summary(check_fitted(self), coding, check_level(level), reference)
 
     def contrast(self, first: Any, second: Any, level: float = 0.95) -> pd.DataFrame:
         """Table of the coefficients of log p(first) / p(second)."""
-        return tables.contrast(check_fitted(self), first, second, _check_level(level))
+        return tables.contrast(check_fitted(self), first, second, check_level(level))
 
     def marginal_effects(self, X: Any, level: float = 0.95) -> pd.DataFrame:
         """Average over the rows of d p_k / d x_d, with intervals, by draws from the posterior."""
-        return tables.marginal_effects(check_fitted(self), X, _check_level(level))
+        return tables.marginal_effects(check_fitted(self), X, check_level(level))
 
     def __str__(self) -> str:
         return describing.as_text(self) if hasattr(self, "solution_") else repr(self)
@@ -415,7 +415,7 @@ def check_fitted(model: BayesianSoftmaxRegression) -> BayesianSoftmaxRegression:
     return model
 
 
-def _check_level(level: Any) -> float:
+def check_level(level: Any) -> float:
     if not is_number(level) or not 0.0 < float(level) < 1.0:
         raise ValueError(f"level={level!r} must lie between 0 and 1: 95 % is 0.95.")
     return float(level)

@@ -1,0 +1,105 @@
+"""Rows as Gaussian processes want them: columns of unit spread, one class a row, and inducing inputs among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.cluster import KMeans
+
+from posteriori.data import Features, Target, raise_if_not_finite
+
+__all__ = ["Rows", "Standardised", "dense", "inducing_inputs", "labelled_rows", "typical_distance"]
+
+_KMEANS_ROWS = 20_000
+_DISTANCE_ROWS = 400
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """Centre and spread of each column; columns that never vary are left out."""
+
+    centre: np.ndarray
+    spread: np.ndarray
+    kept: np.ndarray
+
+    @classmethod
+    def of(cls, X: np.ndarray, c: np.ndarray) -> Standardised:
+        """From rows X (n, D) with weights c (n,)."""
+        share = c / c.sum()
+        centre = share @ X
+        spread = np.sqrt(share @ (X - centre) ** 2)
+        varies = spread > 1e-10 * np.maximum(np.abs(centre), np.abs(X).max(axis=0, initial=0.0))
+        kept = np.flatnonzero(varies) if varies.any() else np.arange(1)  # a kernel needs something to look at
+        return cls(centre, np.where(varies, spread, 1.0), kept)
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """Rows in the new units."""
+        return ((X - self.centre) / self.spread)[:, self.kept]
+
+    @property
+    def unit(self) -> np.ndarray:
+        """The spread of the columns that are kept."""
+        return self.spread[self.kept]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows X (n, D), their classes y (n,) and weights c (n,), all positive."""
+
+    X: np.ndarray
+    y: np.ndarray
+    c: np.ndarray
+
+
+def dense(features: Features) -> np.ndarray:
+    """The features as a float64 matrix, all finite."""
+    X: Any = features.matrix
+    X = X.toarray() if sp.issparse(X) else X
+    X = np.asarray(X, dtype=np.float64)
+    if not np.isfinite(X).all():
+        raise_if_not_finite(features.matrix, features.names)
+    return X
+
+
+def labelled_rows(features: Features, target: Target) -> Rows:
+    """Rows that count: a row with soft labels stands once for each class it may be of, weighted."""
+    X = dense(features)
+    c = np.ones(len(X)) if target.weights is None else target.weights
+    if target.codes is not None:
+        counts = c > 0.0
+        return Rows(X[counts], target.codes[counts], c[counts])
+    assert target.probs is not None
+    n, k = np.nonzero(target.probs * c[:, None])
+    return Rows(X[n], k, c[n] * target.probs[n, k])
+
+
+def inducing_inputs(X: np.ndarray, c: np.ndarray, most: int, seed: int) -> tuple[np.ndarray, bool]:
+    """Inducing inputs (M, D), M <= `most`: all distinct rows if there are no more, else centres of k-means.
+
+    Also whether they are all of the rows, so that nothing is lost by them.
+    """
+    if len(X) <= 4 * most:
+        distinct = np.unique(X, axis=0)
+        if len(distinct) <= most:
+            return distinct, True
+    rng = np.random.default_rng(seed)
+    if len(X) > _KMEANS_ROWS:
+        some = rng.choice(len(X), _KMEANS_ROWS, replace=False)
+        X, c = X[some], c[some]
+    most = min(most, len(np.unique(X, axis=0)))
+    means = KMeans(most, n_init=1, max_iter=20, random_state=seed).fit(X, sample_weight=c)
+    return means.cluster_centers_, False
+
+
+def typical_distance(X: np.ndarray, seed: int) -> float:
+    """The median distance between rows, of some of them."""
+    rng = np.random.default_rng(seed)
+    some = X if len(X) <= _DISTANCE_ROWS else X[rng.choice(len(X), _DISTANCE_ROWS, replace=False)]
+    i, j = np.triu_indices(len(some), 1)
+    if len(i) == 0:
+        return 1.0
+    distance = float(np.sqrt(np.median(((some[i] - some[j]) ** 2).sum(axis=1))))
+    return distance if distance > 0.0 else 1.0

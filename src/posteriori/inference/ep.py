@@ -1,0 +1,125 @@
+r"""Expectation propagation for sparse Gaussian processes (theory, section 6).
+
+A row sees the whitened inducing values v_k ~ N(0, I) of class k through g_nk = a_n^T v_k. Its likelihood factor is
+replaced, class by class, by a Gaussian site exp(-t g^2/2 + s g), counted c_n times:
+
+.. math:: P_k = I + \sum_n c_n t_{nk} a_n a_n^\top, \quad r_k = \sum_n c_n s_{nk} a_n, \quad
+          w = a^\top P^{-1} a, \quad m = a^\top P^{-1} r .
+
+The cavity leaves a share alpha of one site out, the factor is integrated over it, and the new site has the moments that
+follow. With l = (1/alpha) log E_c[p^alpha] (for alpha -> 0: E[log p]), its derivatives l' by the mean and l_v by the
+variance, and e = 2 l_v - alpha l'^2,
+
+.. math::
+    w_c = \frac1{1/w - \alpha t} = \frac{w}{1 - \alpha t w}, \quad
+    m_c = w_c (m/w - \alpha s) = \frac{m - \alpha s w}{1 - \alpha t w}, \qquad
+    t \leftarrow \frac{-e}{1 + \alpha w_c e}, \quad s \leftarrow \frac{l'}{1 + \alpha w_c e} + m_c t .
+
+This is power EP; alpha = 1 is expectation propagation, and alpha = 0 variational inference, with nothing divided by
+alpha. Its energy, whose value at the fixed point is the approximate log evidence (alpha = 0: the variational bound), is
+
+.. math:: \sum_k \Phi(P_k, r_k)
+          + \sum_n c_n \Big\{ l_n + \frac1\alpha \sum_k [\phi(1/w_c, m_c/w_c) - \phi(1/w, m/w)] \Big\}
+
+with Phi(P, r) = -1/2 log|P| + 1/2 r^T P^{-1} r and phi its one-dimensional form; the bracket is, with nothing divided
+by w either,
+
+.. math:: -\frac1{2\alpha} \log(1 - \alpha t w) + \frac{m^2 t - 2 m s + \alpha s^2 w}{2 (1 - \alpha t w)} .
+
+At the fixed point it is stationary in
+sites and cavities, so that its gradient by anything else holds both still; `Sweep` carries what such a gradient needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from posteriori.maths.whitening import inverse_factor
+
+__all__ = ["Belief", "Projection", "Sites", "Sweep", "belief", "site_of", "site_sums", "sweep"]
+
+LogExpectation = Callable[[Array, Array], tuple[Array, Array, Array]]
+"""From means and variances of the latents (K, n): l (n,), and its derivatives by both (K, n)."""
+
+_LEAST = 1e-8
+"""Share of the cavity's variance that is left to a new marginal, at least."""
+_TINY = 1e-300
+
+
+class Projection(NamedTuple):
+    """What rows see of the inducing values: a_n as columns (M, n), and the prior variance beyond (n,)."""
+
+    A: Array
+    beyond: Array
+
+
+class Sites(NamedTuple):
+    """Natural parameters t >= 0 and s of all sites, (K, n)."""
+
+    precision: Array
+    shift: Array
+
+    def towards(self, target: Sites, share: Array | float) -> Sites:
+        """A damped step."""
+        return Sites(*(old + share * (new - old) for old, new in zip(self, target, strict=True)))
+
+
+class Belief(NamedTuple):
+    """q(v_k) = N(mean, covariance) for every class: (K, M), (K, M, M); and sum_k Phi."""
+
+    mean: Array
+    covariance: Array
+    log_partition: Array
+
+
+class Sweep(NamedTuple):
+    """One visit to every site: where it should go, the rows' part of the energy, and gradients with sites held."""
+
+    target: Sites
+    energy: Array
+    by_A: Array
+    by_beyond: Array
+    latent_mean: Array
+    latent_variance: Array
+
+
+def site_sums(A: Array, sites: Sites, c: Array) -> tuple[Array, Array]:
+    """What the sites of some rows add to P (K, M, M) and r (K, M)."""
+    weighted = A * (c * sites.precision)[:, None, :]
+    return weighted @ A.T, (c * sites.shift) @ A.T
+
+
+def belief(precision: Array, shift: Array) -> Belief:
+    """q(v) from the sums over all sites: P = I + precision."""
+    inverse, diagonal = inverse_factor(precision + jnp.eye(precision.shape[-1]))
+    covariance = jnp.swapaxes(inverse, -1, -2) @ inverse
+    mean = (covariance @ shift[..., None])[..., 0]
+    return Belief(mean, covariance, -jnp.log(diagonal).sum() + 0.5 * (shift * mean).sum())
+
+
+def site_of(m_c: Array, w_c: Array, by_mean: Array, by_variance: Array, power: float) -> Sites:
+    """The sites that give cavities N(m_c, w_c) the moments that the slopes of l ask for."""
+    e = jnp.clip(2.0 * by_variance - power * by_mean**2, -(1.0 - _LEAST) / (power * w_c + _TINY), 0.0)
+    kept = 1.0 + power * w_c * e
+    return Sites(-e / kept, (by_mean - m_c * e) / kept)
+
+
+def sweep(q: Belief, rows: Projection, sites: Sites, c: Array, log_expectation: LogExpectation, power: float) -> Sweep:
+    """Visit the sites of some rows: marginal, cavity, factor, new site."""
+    A, beyond = rows
+    t, s = sites
+    SA = q.covariance @ A
+    w, m = (SA * A).sum(1), q.mean @ A
+    # the sites have moved since q was formed: no cavity is wider than the prior
+    left = jnp.maximum(1.0 - power * t * w, w / ((A * A).sum(0) + _TINY))
+    w_c, m_c = w / left, (m - power * s * w) / left
+    value, by_mean, by_variance = log_expectation(m_c, beyond + w_c)
+    target = site_of(m_c, w_c, by_mean, by_variance, power)
+    log_left = -0.5 * jnp.log(left) / power if power > 0 else 0.5 * t * w
+    share = log_left + 0.5 * (m * m * t - 2.0 * m * s + power * s * s * w) / left
+    by_A = q.mean.T @ (c * (s - t * m)) - ((c * t)[:, None] * SA).sum(0)
+    return Sweep(target, (c * (value + share.sum(0))).sum(), by_A, (c * by_variance).sum(0), m_c, beyond + w_c)

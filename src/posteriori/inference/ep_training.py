@@ -1,0 +1,141 @@
+"""Row sites and a kernel learned together: steps of expectation propagation, steps up the evidence, one compiled scan.
+
+Every step visits one batch of rows. Their sites move towards the fixed point, damped; everything else takes a step of
+Adam along the gradient of the energy, sites held (`ep`). The plan of the steps (which batch, how large a step, how much
+damping) is data, so that one compilation serves for learning, for the last sweeps to the fixed point and for the exact
+sums over all rows at the end.
+
+With one batch, P and r are summed anew at each step. With several they are running averages over batches: during an
+epoch in which nothing moves, with weights 1, 1/2, 1/3, ..., they become the sums over all rows, exactly.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from posteriori.inference.ep import Belief, Projection, Sites, belief, site_sums, sweep
+
+__all__ = ["Batches", "Model", "Plan", "State", "Trace", "final_belief", "initial_state", "moves_of", "run_plan"]
+
+Free = dict[str, Any]
+
+
+class Model(Protocol):
+    """What training needs of a model; `models.gp.SparseGP` is one."""
+
+    def project(self, free: Free, X: Array, jitter: Array) -> tuple[Array, Array]:
+        """What rows see of the inducing values."""
+
+    def expected(self, free: Free, mean: Array, variance: Array, y: Array, c: Array, power: float) -> Any:
+        """The likelihood's l and its slopes; its slopes by the free parameters, summed over rows."""
+
+    def log_prior(self, free: Free, start: Free) -> Array:
+        """Log-density of the free parameters."""
+
+    def learnable(self) -> Free:
+        """Which of them may move."""
+
+
+class Batches(NamedTuple):
+    """Rows in batches of one size: X (b, B, D), y (b, B), c (b, B) with zeros for rows that only fill up."""
+
+    X: Array
+    y: Array
+    c: Array
+
+
+class Plan(NamedTuple):
+    """One number for each step: the batch, the learning rate, the sites' step, the share of the batch in the sums."""
+
+    batch: Array
+    rate: Array
+    site_step: Array
+    sum_step: Array
+
+
+class State(NamedTuple):
+    """All that changes."""
+
+    free: Free
+    sites: Sites
+    precision: Array
+    shift: Array
+    moments: Any
+
+
+class Trace(NamedTuple):
+    """Of each step: sum_k Phi, the batch's part of the energy, the log-prior."""
+
+    log_partition: Array
+    rows: Array
+    log_prior: Array
+
+
+def _optimiser() -> optax.GradientTransformation:
+    return optax.scale_by_adam(b1=0.9, b2=0.99)
+
+
+def initial_state(free: Free, batches: Batches, K: int, M: int) -> State:
+    """Sites that say nothing yet."""
+    n_batches, B = batches.y.shape
+    zeros = jnp.zeros((n_batches, K, B))
+    return State(free, Sites(zeros, zeros), jnp.zeros((K, M, M)), jnp.zeros((K, M)), _optimiser().init(free))
+
+
+@partial(jax.jit, static_argnames=("model", "power"))
+def run_plan(
+    model: Model, start: Free, state: State, batches: Batches, plan: Plan, jitter: Array, power: float
+) -> tuple[State, Trace]:
+    """Take the steps of a plan."""
+    n_batches = batches.y.shape[0]
+    moves = moves_of(model.learnable(), start)
+
+    def step(state: State, now: Plan) -> tuple[State, Trace]:
+        X, y, c = (array[now.batch] for array in batches)
+        sites = Sites(*(array[now.batch] for array in state.sites))
+        (A, beyond), back = jax.vjp(lambda free: model.project(free, X, jitter), state.free)
+        precision, shift = site_sums(A, sites, c)
+        if n_batches > 1:
+            precision = state.precision + now.sum_step * (n_batches * precision - state.precision)
+            shift = state.shift + now.sum_step * (n_batches * shift - state.shift)
+        q = belief(precision, shift)
+        slopes: dict[str, Free] = {}
+
+        def expected(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+            out = model.expected(state.free, mean, variance, y, c, power)
+            slopes["free"] = out.by_free
+            return out.value, out.by_mean, out.by_variance
+
+        visit = sweep(q, Projection(A, beyond), sites, c, expected, power)
+        (uphill,) = back((visit.by_A, visit.by_beyond))
+        log_prior, of_prior = jax.value_and_grad(model.log_prior)(state.free, start)
+        uphill = jax.tree.map(lambda a, b, p: n_batches * (a + b) + p, uphill, slopes["free"], of_prior)
+        downhill = jax.tree.map(lambda g, moving: -g if moving else jnp.zeros_like(g), uphill, moves)
+        update, moments = _optimiser().update(downhill, state.moments)
+        free = jax.tree.map(lambda old, u: old - now.rate * u, state.free, update)
+        moved = sites.towards(visit.target, now.site_step)
+        all_sites = Sites(*(a.at[now.batch].set(b) for a, b in zip(state.sites, moved, strict=True)))
+        return State(free, all_sites, precision, shift, moments), Trace(q.log_partition, visit.energy, log_prior)
+
+    return jax.lax.scan(step, state, plan)
+
+
+@jax.jit
+def final_belief(state: State) -> Belief:
+    """q(v) as the sums stand."""
+    return belief(state.precision, state.shift)
+
+
+def moves_of(learnable: Any, free: Any) -> Any:
+    """A tree of booleans like that of the parameters."""
+    if isinstance(free, dict):
+        return {name: moves_of(learnable[name], value) for name, value in free.items()}
+    if isinstance(free, (list, tuple)):
+        return [moves_of(a, b) for a, b in zip(learnable, free, strict=True)]
+    return bool(learnable)

@@ -1,0 +1,51 @@
+r"""Covariance functions k(x, z) of Gaussian processes, on NumPy's arrays or JAX's alike.
+
+Inputs are rows divided by their lengthscales beforehand; d^2 is the squared distance of two such rows.
+
+.. math::
+    \text{RBF} = e^{-d^2/2}, \qquad
+    \text{Matern}_{1/2} = e^{-d}, \quad
+    \text{Matern}_{3/2} = (1 + \sqrt3 d) e^{-\sqrt3 d}, \quad
+    \text{Matern}_{5/2} = (1 + \sqrt5 d + \tfrac53 d^2) e^{-\sqrt5 d}, \qquad
+    \text{linear} = x^\top z
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["MATERN_ORDERS", "linear", "matern", "rbf", "squared_distances"]
+
+Array = Any
+"""An array of NumPy or of JAX."""
+
+MATERN_ORDERS = (0.5, 1.5, 2.5)
+
+_TINY = 1e-20
+"""Added to squared distances under a root, whose slope at zero is infinite."""
+
+
+def squared_distances(X: Array, Z: Array) -> Array:
+    """d^2 between the rows of X (n, D) and of Z (m, D): (n, m), never negative."""
+    xp = X.__array_namespace__()
+    d2 = (X * X).sum(axis=1)[:, None] + (Z * Z).sum(axis=1)[None, :] - 2.0 * (X @ Z.T)
+    return xp.maximum(d2, 0.0)
+
+
+def rbf(X: Array, Z: Array) -> Array:
+    """Gram matrix of the squared-exponential kernel, (n, m)."""
+    xp = X.__array_namespace__()
+    return xp.exp(-0.5 * squared_distances(X, Z))
+
+
+def matern(X: Array, Z: Array, order: float) -> Array:
+    """Gram matrix of a Matern kernel of order 1/2, 3/2 or 5/2, (n, m)."""
+    xp = X.__array_namespace__()
+    d = xp.sqrt(2.0 * order * squared_distances(X, Z) + _TINY)
+    polynomial = {0.5: 1.0, 1.5: 1.0 + d, 2.5: 1.0 + d + d * d / 3.0}[order]
+    return polynomial * xp.exp(-d)
+
+
+def linear(X: Array, Z: Array) -> Array:
+    """Gram matrix of the linear kernel, (n, m)."""
+    return X @ Z.T
