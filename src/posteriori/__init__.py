@@ -103,7 +103,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name == "kernels":
-        return import_module("posteriori.models.kernels")
+        return import_module("posteriori.kernels")
     if name not in _HOME:
         raise AttributeError(f"module 'posteriori' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from posteriori.estimators.gp_base import GaussianProcessClassifier
-from posteriori.estimators.gp_rows import Rows
+from posteriori.estimators.gp_rows import Rows, Standardised
+from posteriori.estimators.gp_settings import default_kernel
 from posteriori.models.kernels import RBF, Kernel
 
 __all__ = ["DeepGPClassifier"]
@@ -35,6 +36,8 @@ class DeepGPClassifier(GaussianProcessClassifier):
         Of every row, while learning.
     likelihood, power, mislabelling, noise, classes, class_weight, checkpoint, random_state, device, verbose
         As for `GPClassifier`.
+    calibrate : bool, default True
+        As for `GPClassifier`, where there are no hidden layers.
     inference : {"ep", "energy", "vi"}, default "ep"
         How the last layer's sites are found: averages of the rows' natural parameters, gradient, or variational
         inference. Hidden layers always follow the gradient.
@@ -63,6 +66,7 @@ class DeepGPClassifier(GaussianProcessClassifier):
         power: float = 1.0,
         mislabelling: float | str = 0.001,
         noise: float | None = None,
+        calibrate: bool = True,
         batch_size: int = 256,
         learning_rate: float = 0.02,
         tol: float = 1e-3,
@@ -83,6 +87,7 @@ class DeepGPClassifier(GaussianProcessClassifier):
         self.power = power
         self.mislabelling = mislabelling
         self.noise = noise
+        self.calibrate = calibrate
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.tol = tol
@@ -106,6 +111,12 @@ class DeepGPClassifier(GaussianProcessClassifier):
         for width in widths:
             if width is not None and (not isinstance(width, (int, np.integer)) or isinstance(width, bool) or width < 1):
                 raise ValueError(f"layers={widths!r} must hold whole numbers of at least 1, or None.")
+
+    def _kernel(self, standardised: Standardised) -> Kernel:
+        """A last layer does not see the features: its lengthscales are in the units of the layer below."""
+        if not self.layers:
+            return super()._kernel(standardised)
+        return default_kernel() if self.kernel is None else self.kernel
 
     def _batch_size(self, N: int) -> int:
         return min(int(self.batch_size), N)

@@ -18,6 +18,7 @@ from posteriori.estimators.gp_settings import default_kernel, fingerprint, jax_a
 from posteriori.estimators.reading import read_for_fit, read_for_prediction, read_labels, remember_features
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
 from posteriori.inference.solution import Status
+from posteriori.models.kernels import Kernel
 
 __all__ = ["GaussianProcessClassifier"]
 
@@ -55,8 +56,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight)
         rows = labelled_rows(features, target)
         standardised = Standardised.of(rows.X, rows.c)
-        kernel = default_kernel() if self.kernel is None else self.kernel
-        kernel = kernel.in_units(standardised.unit)
+        kernel = self._kernel(standardised)
         with jax_at_work(self.device), progress_bar(self.verbose, self.max_iter) as report:
             learning = self._learning(rows, report)
             fitted = self._fit_rows(Rows(standardised(rows.X), rows.y, rows.c), kernel, len(target.classes), learning)
@@ -131,13 +131,13 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         total, aleatoric = self._map(X, parts, rows=128)
         return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 
-    solution_ = property(lambda self: self._fitted.solution)
-    scale_ = property(lambda self: np.exp(self._fitted.last["log_scale"]))
+    solution_ = property(lambda self: self._checked()._fitted.solution)
+    scale_ = property(lambda self: np.exp(self._checked()._fitted.last["log_scale"]))
 
     @property
     def mislabelling_(self) -> float:
         """The rate of rows with a label at random."""
-        return float(np.exp(self._fitted.last["likelihood"].get("log_rate", -np.inf)))
+        return float(np.exp(self._checked()._fitted.last["likelihood"].get("log_rate", -np.inf)))
 
     @property
     def log_evidence_(self) -> float:
@@ -147,6 +147,12 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
 
     def _validate(self) -> None:
         validate_gp(self)
+
+    def _kernel(self, standardised: Standardised) -> Kernel:
+        """The kernel of standardised features that vary."""
+        kernel = default_kernel() if self.kernel is None else self.kernel
+        kernel = kernel.of_features(standardised.kept, len(standardised.spread))
+        return kernel.in_units(standardised.unit)
 
     def _learning(self, rows: Rows, report: Any) -> Any:
         """How the fit goes about it."""
@@ -163,6 +169,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
             tol=float(self.tol),
             max_iter=int(self.max_iter),
             seed=seed_of(self),
+            calibrate=bool(self.calibrate),
             checkpoint=checkpoint,
             report=report,
         )
@@ -171,7 +178,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         from posteriori.models.likelihood import Argmax, Softmax
 
         if self.likelihood == "softmax":
-            return Softmax(K, noise=0.0 if self.noise is None else float(self.noise))
+            return Softmax(K)
         exact = self.inference != "vi" and self.power == 1.0
         learned = self.mislabelling == "learn"
         return Argmax(

@@ -39,6 +39,9 @@ class GPClassifier(GaussianProcessClassifier):
         Rate of rows with a label at random; of "argmax" only.
     noise : float, optional
         Variance of the noise on each latent. None is 1 for "argmax" at power 1 (the multinomial probit), else 0.
+    calibrate : bool, default True
+        Multiply the posterior's variances by a factor chosen by leave-one-out (`spread_`): sites that are independent
+        across classes leave them too wide where latents are large. Not with "energy".
     batch_size : int, optional
         Rows in a step; None takes all up to 2,048, else 1,024.
     learning_rate : float, default 0.1
@@ -65,6 +68,8 @@ class GPClassifier(GaussianProcessClassifier):
         As learned, in the units of the features.
     scale_ : ndarray (K,)
         sigma_k.
+    spread_ : float
+        The factor on variances; 1 without `calibrate`.
     lengthscales_ : ndarray (D,)
         Of the features, in their units; infinite for those that never vary.
     relevances_ : ndarray (D,)
@@ -95,6 +100,7 @@ class GPClassifier(GaussianProcessClassifier):
         power: float = 1.0,
         mislabelling: float | str = 0.001,
         noise: float | None = None,
+        calibrate: bool = True,
         batch_size: int | None = None,
         learning_rate: float = 0.1,
         tol: float = 1e-3,
@@ -113,6 +119,7 @@ class GPClassifier(GaussianProcessClassifier):
         self.power = power
         self.mislabelling = mislabelling
         self.noise = noise
+        self.calibrate = calibrate
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.tol = tol
@@ -128,6 +135,8 @@ class GPClassifier(GaussianProcessClassifier):
         if self.batch_size is not None:
             return int(self.batch_size)
         return N if N <= _ROWS_AT_ONCE else _ROWS_AT_ONCE // 2
+
+    spread_ = property(lambda self: getattr(self._checked()._fitted, "spread", 1.0))
 
     @property
     def kernel_(self) -> Kernel:

@@ -11,10 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy.optimize import minimize_scalar
 
 from posteriori.estimators.gp_rows import Rows, inducing_inputs, typical_distance
-from posteriori.inference.ascent import Ascent, Chunk, Position, ascend
+from posteriori.inference.ascent import NOT_FINITE, Ascent, Chunk, Position, ascend
 from posteriori.inference.checkpoint import Checkpoint
+from posteriori.inference.ep import Belief, Sites, left_out
 from posteriori.inference.ep_training import Batches, Plan, State, final_belief, initial_state, run_plan
 from posteriori.inference.solution import Status
 from posteriori.maths.whitening import quadratic
@@ -31,10 +33,13 @@ _LEAST_AVERAGE = 0.02
 """Share of a batch in the running sums, at least."""
 _STILL = 3
 """Steps at the start in which only the sites move."""
-_SETTLED = 1e-6
+_SETTLED = 1e-5
 """Relative change of the energy over half a chunk at which the sites are at their fixed point."""
 _SETTLED_BATCHES = 1e-5
 _SETTLING_CHUNKS = 25
+_SPREAD_ROWS = 8192
+"""Rows by which the spread of the latents is judged, at most."""
+_LOG_SPREADS = (float(np.log(0.02)), float(np.log(3.0)))
 _SAVE_EVERY = 5.0
 """Seconds between checkpoints."""
 
@@ -49,6 +54,7 @@ class Learning:
     tol: float
     max_iter: int
     seed: int
+    calibrate: bool = True
     checkpoint: Checkpoint | None = None
     report: Callable[[Chunk], None] | None = None
 
@@ -115,12 +121,14 @@ class FittedGP:
     mean: np.ndarray
     covariance: np.ndarray
     solution: GPSolution
+    spread: float = 1.0
+    """What variances of the latents are multiplied by."""
 
     def latents(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances (1, K, n) of the latents, the likelihood's noise not included."""
         moments = _moments(self.readout, self.last, self.mean, self.covariance, X, self.solution.jitter)
         mean, variance = (np.asarray(a) for a in moments)
-        return mean[None], variance[None]
+        return mean[None], self.spread * variance[None]
 
 
 def in_batches(rows: Rows, batch_size: int, seed: int) -> Batches:
@@ -168,8 +176,8 @@ def fit_one_layer(
 ) -> FittedGP:
     """A layer with a site for every row."""
     Z, complete = inducing_inputs(rows.X, rows.c, n_inducing, how.seed)
-    model = SparseGP(kernel, likelihood, K, learn_inducing=not complete)
-    return fit_gp(model, rows, model.start(Z, typical_distance(rows.X, how.seed)), how)
+    model = SparseGP(kernel.structure(), likelihood, K, learn_inducing=not complete)
+    return fit_gp(model, rows, model.start(Z, typical_distance(rows.X, how.seed), kernel), how)
 
 
 def fit_gp(model: SparseGP, rows: Rows, free: dict[str, Any], how: Learning) -> FittedGP:
@@ -190,7 +198,7 @@ def fit_gp(model: SparseGP, rows: Rows, free: dict[str, Any], how: Learning) -> 
         i = first + np.arange(size)
         plan = {
             "batch": visits(first, size),
-            "rate": np.where(i < max(_STILL, n_batches), 0.0, rate),
+            "rate": np.where((i < max(_STILL, n_batches)) | (i >= how.max_iter), 0.0, rate),
             "site_step": np.where((i < n_batches) & (n_batches > 1), 1.0, _SITE_STEP),
             "sum_step": np.maximum(1.0 / (i + 1.0), max(1.0 / n_batches, _LEAST_AVERAGE)),
         }
@@ -198,12 +206,18 @@ def fit_gp(model: SparseGP, rows: Rows, free: dict[str, Any], how: Learning) -> 
         return after, trace.log_partition + n_batches * trace.rows + trace.log_prior
 
     climb = how.climb(advance, state, n_batches > 1)
-    state, energy, settled, n_last = _settle(run, climb, n_batches, size)
-    if how.checkpoint is not None and climb.status is not Status.INTERRUPTED:
+    status = climb.status
+    try:
+        state, energy, settled, n_last = _settle(run, climb, n_batches, size)
+    except KeyboardInterrupt:
+        state, energy, settled, n_last, status = climb.state, climb.energy, False, 0, Status.INTERRUPTED
+    if not np.isfinite(energy):
+        raise FloatingPointError(NOT_FINITE.format(climb.jitter))
+    if how.checkpoint is not None and status is not Status.INTERRUPTED:
         how.checkpoint.remove()
     q = final_belief(state)
     solution = GPSolution(
-        climb.status,
+        status,
         energy,
         climb.n_steps,
         (climb.n_steps + n_last) / n_batches,
@@ -211,7 +225,9 @@ def fit_gp(model: SparseGP, rows: Rows, free: dict[str, Any], how: Learning) -> 
         settled,
         climb.trace,
     )
-    return FittedGP(model, jax.tree.map(np.asarray, state.free), np.asarray(q.mean), np.asarray(q.covariance), solution)
+    spread = _left_out_spread(model, state, q, batches, climb.jitter) if how.calibrate else 1.0
+    free = jax.tree.map(np.asarray, state.free)
+    return FittedGP(model, free, np.asarray(q.mean), np.asarray(q.covariance), solution, spread)
 
 
 def _settle(
@@ -260,6 +276,41 @@ def _settle(
         before = energy
     state, _ = epoch(state, 0.0, lambda i: 1.0 / (1.0 + i))
     return state, energy, settled, n_steps + n_batches
+
+
+def _left_out_spread(model: SparseGP, state: State, q: Belief, batches: Batches, jitter: float) -> float:
+    r"""The factor kappa on variances under which rows are predicted best by all the others.
+
+    Classes have sites of their own, so that q is too wide where latents are large. A row without its site, its cavity,
+    is left out: kappa maximises sum_n c_n log E[p(y_n | h)] over h ~ N(m_c, kappa w_c), with a weak prior around one.
+    """
+    some = range(min(batches.y.shape[0], max(1, _SPREAD_ROWS // batches.y.shape[1])))
+    parts = [_left_out(model, state.free, q, batches.X[b], Sites(*(s[b] for s in state.sites)), jitter) for b in some]
+    mean, variance = (jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))
+    y, c = (jnp.concatenate([array[b] for b in some]) for array in (batches.y, batches.c))
+    free = state.free["likelihood"]
+
+    def loss(log_spread: float) -> float:
+        value = _log_likelihood(model, free, mean, variance, y, c, np.exp(log_spread))
+        return 0.5 * log_spread**2 - float(value)
+
+    return float(np.exp(minimize_scalar(loss, bounds=_LOG_SPREADS, method="bounded", options={"xatol": 0.02}).x))
+
+
+@jax.jit(static_argnames="model")
+def _left_out(model: SparseGP, free: Any, q: Belief, X: Array, sites: Sites, jitter: Array) -> tuple[Array, Array]:
+    """Means and variances (K, n) of the latents of rows under q without their own site."""
+    A, beyond = model.project(free, X, jitter)
+    m_c, w_c = left_out(q.mean @ A, quadratic(q.covariance, A), (A * A).sum(0), sites, 1.0)
+    return model.functions(free, m_c, beyond + w_c)
+
+
+@jax.jit(static_argnames="model")
+def _log_likelihood(
+    model: SparseGP, free: Any, mean: Array, variance: Array, y: Array, c: Array, spread: Array
+) -> Array:
+    out = model.likelihood.expected(free, mean, spread * variance + model.likelihood.noise, y, 1.0)
+    return (c * out.value).sum()
 
 
 @jax.jit(static_argnames="model")

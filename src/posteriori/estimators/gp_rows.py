@@ -15,6 +15,9 @@ __all__ = ["Rows", "Standardised", "dense", "inducing_inputs", "labelled_rows", 
 
 _KMEANS_ROWS = 20_000
 _DISTANCE_ROWS = 400
+_FARTHEST = 1e6
+_UNIT = 16
+"""Inducing inputs come in multiples of this, where they are all rows."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +32,20 @@ class Standardised:
     def of(cls, X: np.ndarray, c: np.ndarray) -> Standardised:
         """From rows X (n, D) with weights c (n,)."""
         share = c / c.sum()
-        centre = share @ X
-        spread = np.sqrt(share @ (X - centre) ** 2)
-        varies = spread > 1e-10 * np.maximum(np.abs(centre), np.abs(X).max(axis=0, initial=0.0))
+        largest = np.abs(X).max(axis=0, initial=0.0)
+        unit = np.where(largest > 0.0, largest, 1.0)  # so that no square overflows
+        centre = share @ (X / unit)
+        spread = np.sqrt(share @ (X / unit - centre) ** 2)
+        varies = spread > 1e-10
+        centre, spread = unit * centre, unit * spread
         kept = np.flatnonzero(varies) if varies.any() else np.arange(1)  # a kernel needs something to look at
         return cls(centre, np.where(varies, spread, 1.0), kept)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """Rows in the new units."""
-        return ((X - self.centre) / self.spread)[:, self.kept]
+        """Rows in the new units; what is further away than a million of them is as far as that."""
+        with np.errstate(over="ignore"):
+            scaled = X[:, self.kept] / self.unit - self.centre[self.kept] / self.unit
+        return np.clip(scaled, -_FARTHEST, _FARTHEST)
 
     @property
     def unit(self) -> np.ndarray:
@@ -84,7 +92,8 @@ def inducing_inputs(X: np.ndarray, c: np.ndarray, most: int, seed: int) -> tuple
     if len(X) <= 4 * most:
         distinct = np.unique(X, axis=0)
         if len(distinct) <= most:
-            return distinct, True
+            extra = min(-len(distinct) % _UNIT, most - len(distinct))
+            return np.vstack([distinct, _between(distinct, extra, seed)]), True
     rng = np.random.default_rng(seed)
     if len(X) > _KMEANS_ROWS:
         some = rng.choice(len(X), _KMEANS_ROWS, replace=False)
@@ -94,9 +103,16 @@ def inducing_inputs(X: np.ndarray, c: np.ndarray, most: int, seed: int) -> tuple
     return means.cluster_centers_, False
 
 
+def _between(X: np.ndarray, n: int, seed: int) -> np.ndarray:
+    """Points half-way between rows: harmless, and data sets of similar size share a compilation."""
+    i, j = np.random.default_rng(seed).integers(len(X), size=(2, n))
+    return 0.5 * (X[i] + X[j])
+
+
 def typical_distance(X: np.ndarray, seed: int) -> float:
-    """The median distance between rows, of some of them."""
+    """The median distance between distinct rows, of some of them."""
     rng = np.random.default_rng(seed)
+    X = np.unique(X, axis=0) if len(X) <= 10 * _DISTANCE_ROWS else X
     some = X if len(X) <= _DISTANCE_ROWS else X[rng.choice(len(X), _DISTANCE_ROWS, replace=False)]
     i, j = np.triu_indices(len(some), 1)
     if len(i) == 0:

@@ -48,6 +48,8 @@ def validate_gp(estimator: Any) -> None:
     noise = estimator.noise
     if noise is not None and not (is_number(noise) and 0.0 <= float(noise) < np.inf):
         raise ValueError(f"noise={noise!r} must be None or a variance that is not negative.")
+    if estimator.likelihood == "softmax" and noise:
+        raise ValueError(f"noise={noise!r} is for likelihood='argmax': softmax needs none, leave it out.")
     fractional = estimator.inference == "vi" or power < 1.0
     if estimator.likelihood == "argmax" and fractional:
         if noise is not None and noise > 0.0:
@@ -70,7 +72,10 @@ def validate_gp(estimator: Any) -> None:
         value = getattr(estimator, name)
         if not is_number(value) or not 0.0 <= float(value) < np.inf:
             raise ValueError(f"{name}={value!r} must be a number that is not negative.")
-    if estimator.device not in (None, "cpu", "gpu"):
+    if not isinstance(estimator.calibrate, (bool, np.bool_)):
+        raise ValueError(f"calibrate={estimator.calibrate!r} must be True or False.")
+    device = estimator.device
+    if not (device is None or (isinstance(device, str) and device in ("cpu", "gpu"))):
         raise ValueError(f"device={estimator.device!r} is unknown: use None, 'cpu' or 'gpu'.")
     if not isinstance(estimator.verbose, (bool, int, np.integer)):
         raise ValueError(f"verbose={estimator.verbose!r} must be a whole number.")

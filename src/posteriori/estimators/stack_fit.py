@@ -12,6 +12,7 @@ from jax import Array
 
 from posteriori.estimators.gp_fit import Epochs, GPSolution, Learning, chunk_size, in_batches
 from posteriori.estimators.gp_rows import Rows, inducing_inputs, typical_distance
+from posteriori.inference.energy import covariance_of
 from posteriori.inference.ep import belief
 from posteriori.inference.solution import Status
 from posteriori.inference.stack_training import StackPlan, StackState, initial_stack_state, run_stack_plan
@@ -65,7 +66,7 @@ class FittedStack:
 def _moments(
     model: StackedGP, free: Any, mean: Array, covariance: Array, X: Array, noise: list[Array], jitter: Array
 ) -> Any:
-    hidden = [(part["mean"], part["root"] @ jnp.swapaxes(part["root"], -1, -2)) for part in free["hidden"]]
+    hidden = [(part["mean"], covariance_of(part["root"])) for part in free["hidden"]]
     h = model.propagate(free, hidden, X, noise, jitter)
     A, beyond = model.last.project(free["last"], h, jitter)
     return model.last.functions(free["last"], mean @ A, beyond + quadratic(covariance, A))
@@ -113,13 +114,13 @@ def fit_stack(
             state,
             jitter,
             batch=visits(first, size),
-            rate=rate * np.minimum(1.0, i / _WARM_UP),
+            rate=np.where(i < how.max_iter, rate * np.minimum(1.0, i / _WARM_UP), 0.0),
             sum_step=np.maximum(1.0 / (i + 2.0), np.clip(1.0 / n_batches, _LEAST_AVERAGE, _MOST_AVERAGE)),
             seed=how.seed + i,
         )
 
     climb = how.climb(advance, state, noisy=True)
-    state, energy, n_last = climb.state, climb.trace[-1].energy if climb.trace else -np.inf, 0
+    state, energy, n_last = climb.state, climb.energy, 0
     if averaged:
         # an epoch in which nothing else moves: the average over all batches
         for first in range(0, n_batches, size):
@@ -137,8 +138,7 @@ def fit_stack(
         q = belief(state.precision, state.shift)
         mean, covariance = q.mean, q.covariance
     else:
-        mean, root = state.free["last"]["mean"], state.free["last"]["root"]
-        covariance = root @ jnp.swapaxes(root, -1, -2)
+        mean, covariance = state.free["last"]["mean"], covariance_of(state.free["last"]["root"])
     if how.checkpoint is not None and climb.status is not Status.INTERRUPTED:
         how.checkpoint.remove()
     solution = GPSolution(

@@ -16,13 +16,19 @@ import numpy as np
 
 from posteriori.inference.solution import Status
 
-__all__ = ["Ascent", "Chunk", "Position", "ascend"]
+__all__ = ["NOT_FINITE", "Ascent", "Chunk", "Position", "ascend"]
 
 _CUT = 0.3
 _CUTS = 3
 _NOISY_WINDOW = 5
 _JITTERS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 """What is added to the diagonal of K_zz, in units of its mean, if less did not do."""
+
+
+NOT_FINITE = (
+    "The energy ceased to be finite, even with a jitter of {:g} on the diagonal of the kernel matrix of the inducing "
+    "inputs: check X for columns of extreme scale, or use fewer inducing inputs."
+)
 
 
 class Chunk(NamedTuple):
@@ -54,6 +60,11 @@ class Ascent:
     n_steps: int
     jitter: float
     trace: list[Chunk] = field(repr=False)
+
+    @property
+    def energy(self) -> float:
+        """The last that was seen."""
+        return self.trace[-1].energy if self.trace else -np.inf
 
 
 def ascend(
@@ -103,9 +114,9 @@ def ascend(
                 continue
             state = after
             now = float(energies[len(energies) // 2 :].mean())
-            at = at._replace(n_steps=at.n_steps + len(energies), since=(*at.since, now))
-            level = float(np.mean(at.since[-window:]))
-            if len(at.since) >= window and level >= best[0]:
+            at = at._replace(n_steps=min(at.n_steps + len(energies), max_iter), since=(*at.since, now))
+            level = float(np.mean(at.since[-window:])) if len(at.since) >= window else -np.inf
+            if level >= best[0]:
                 best = (level, state)
             if _rests(np.array(at.since), window, tol):
                 at = at._replace(n_cuts=at.n_cuts + 1, rate=_CUT * at.rate, since=at.since[-window:])
@@ -136,8 +147,5 @@ def _steadier(at: Position) -> Position:
     """More jitter and shorter steps, if there is any left to try."""
     larger = [value for value in _JITTERS if value > at.jitter]
     if not larger:
-        raise FloatingPointError(
-            f"The energy ceased to be finite, even with a jitter of {at.jitter:g} on the diagonal of the kernel matrix "
-            "of the inducing inputs: check X for columns of extreme scale, or use fewer inducing inputs."
-        )
+        raise FloatingPointError(NOT_FINITE.format(at.jitter))
     return at._replace(jitter=larger[0], rate=0.5 * at.rate, since=())

@@ -8,8 +8,9 @@ delta = alpha/N, d = delta/(1 - delta),
     \Phi(q) + \tfrac{N}{\alpha} [\Phi(c) - \Phi(q)] =
         \log|F| + \tfrac12 \mathrm{tr}(I - S) + \tfrac\delta4 \|I - S\|^2 - \tfrac12 m_c^\top m
 
-up to O(d^3), with matrix products only. For delta = 0 the cavity is q and the sum -KL(q || N(0, I)): variational
-inference. Maximised over m and F this is black-box alpha: its probabilities are good, its variances too wide.
+the cavity up to O(d^3), the energy up to O(d^2), with matrix products only. For delta = 0 the cavity is q and the sum
+-KL(q || N(0, I)): variational inference. Maximised over m and F this is black-box alpha: its probabilities are good,
+its variances too wide.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from jax import Array
 
 from posteriori.inference.ep import Belief
 
-__all__ = ["Cavity", "averaged_energy", "cavity", "tied_energy"]
+__all__ = ["Cavity", "averaged_energy", "cavity", "covariance_of", "tied_energy"]
 
 
 class Cavity(NamedTuple):
@@ -31,9 +32,15 @@ class Cavity(NamedTuple):
     covariance: Array
 
 
+def covariance_of(root: Array) -> Array:
+    """S = F F^T, with F the lower triangle: what an optimiser does above it has no effect."""
+    F = jnp.tril(root)
+    return F @ jnp.swapaxes(F, -1, -2)
+
+
 def cavity(mean: Array, root: Array, delta: Array | float) -> Cavity:
-    """The cavity of q(v_h) = N(mean, root root^T), for every node h."""
-    S = root @ jnp.swapaxes(root, -1, -2)
+    """The cavity of q(v_h) = N(mean, F F^T), F the lower triangle of `root`, for every node h."""
+    S = covariance_of(root)
     d = delta / (1.0 - delta)
     S2 = S @ S
     Sm = (S @ mean[..., None])[..., 0]
@@ -44,7 +51,7 @@ def cavity(mean: Array, root: Array, delta: Array | float) -> Cavity:
 def tied_energy(mean: Array, root: Array, delta: Array | float, without: Cavity) -> Array:
     """What the nodes' sites add to the energy, all rows' factors aside."""
     M = mean.shape[-1]
-    G = jnp.eye(M) - root @ jnp.swapaxes(root, -1, -2)
+    G = jnp.eye(M) - covariance_of(root)
     log_root = jnp.log(jnp.abs(jnp.diagonal(root, axis1=-2, axis2=-1))).sum()
     trace = jnp.trace(G, axis1=-2, axis2=-1).sum()
     return log_root + 0.5 * trace + 0.25 * delta * (G * G).sum() - 0.5 * (without.mean * mean).sum()

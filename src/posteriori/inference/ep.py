@@ -40,7 +40,7 @@ from jax import Array
 
 from posteriori.maths.whitening import inverse_factor
 
-__all__ = ["Belief", "Projection", "Sites", "Sweep", "belief", "site_of", "site_sums", "sweep"]
+__all__ = ["Belief", "Projection", "Sites", "Sweep", "belief", "left_out", "site_of", "site_sums", "sweep"]
 
 LogExpectation = Callable[[Array, Array], tuple[Array, Array, Array]]
 """From means and variances of the latents (K, n): l (n,), and its derivatives by both (K, n)."""
@@ -101,6 +101,17 @@ def belief(precision: Array, shift: Array) -> Belief:
     return Belief(mean, covariance, -jnp.log(diagonal).sum() + 0.5 * (shift * mean).sum())
 
 
+def left_out(m: Array, w: Array, prior: Array, sites: Sites, power: float) -> tuple[Array, Array]:
+    """Moments of the cavities: marginals N(m, w) without a share `power` of their sites."""
+    left = _left(w, prior, sites.precision, power)
+    return (m - power * sites.shift * w) / left, w / left
+
+
+def _left(w: Array, prior: Array, t: Array, power: float) -> Array:
+    """1 - alpha t w, what is left of a precision: sites may have moved since, but no cavity is wider than the prior."""
+    return jnp.maximum(1.0 - power * t * w, w / (prior + _TINY))
+
+
 def site_of(m_c: Array, w_c: Array, by_mean: Array, by_variance: Array, power: float) -> Sites:
     """The sites that give cavities N(m_c, w_c) the moments that the slopes of l ask for."""
     e = jnp.clip(2.0 * by_variance - power * by_mean**2, -(1.0 - _LEAST) / (power * w_c + _TINY), 0.0)
@@ -114,9 +125,9 @@ def sweep(q: Belief, rows: Projection, sites: Sites, c: Array, log_expectation: 
     t, s = sites
     SA = q.covariance @ A
     w, m = (SA * A).sum(1), q.mean @ A
-    # the sites have moved since q was formed: no cavity is wider than the prior
-    left = jnp.maximum(1.0 - power * t * w, w / ((A * A).sum(0) + _TINY))
-    w_c, m_c = w / left, (m - power * s * w) / left
+    prior = (A * A).sum(0)
+    m_c, w_c = left_out(m, w, prior, sites, power)
+    left = _left(w, prior, t, power)
     value, by_mean, by_variance = log_expectation(m_c, beyond + w_c)
     target = site_of(m_c, w_c, by_mean, by_variance, power)
     log_left = -0.5 * jnp.log(left) / power if power > 0 else 0.5 * t * w

@@ -1,8 +1,8 @@
 """Tied sites, layer upon layer: steps up the power-EP energy, whole chunks of them in one compiled scan.
 
 Every step sees one batch of rows through fresh samples of the hidden layers. Hidden beliefs, kernels and inducing
-inputs take a step of Adam up the energy. The last layer's sites either do the same ("energy", and "vi" at power 0), or are
-averages over rows of the sites that expectation propagation would give each of them ("ep"): natural parameters, as
+inputs take a step of Adam up the energy. The last layer's sites either do the same ("energy", and "vi" at power 0), or
+are averages over rows of the sites that expectation propagation would give each of them ("ep"): natural parameters, as
 running averages over batches, the cavity lacking its share of one row.
 """
 

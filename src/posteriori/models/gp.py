@@ -50,10 +50,10 @@ class SparseGP:
     start_scale: float = 5.0
     inducing_spread: float = 0.5
 
-    def start(self, Z: np.ndarray, typical: float) -> Free:
-        """Free parameters to begin with."""
+    def start(self, Z: np.ndarray, typical: float, kernel: Kernel | None = None) -> Free:
+        """Free parameters to begin with, those of the kernel as a kernel of the same structure has them."""
         return {
-            "kernel": self.kernel.start(Z.shape[1], typical),
+            "kernel": (kernel or self.kernel).start(Z.shape[1], typical),
             "inducing": Z,
             "log_scale": np.full(self.n_classes, np.log(self.start_scale)),
             "likelihood": self.likelihood.start(),

@@ -73,7 +73,7 @@ class Argmax:
     noise: float = 1.0
     rate: float = 1e-3
     learn_rate: bool = False
-    rule: Rule = Rule(16, 4, 3)  # noqa: RUF009
+    rule: Rule = Rule(16, 4, 3, steep=False)  # noqa: RUF009
 
     def start(self) -> Free:
         """Free parameters to begin with."""
@@ -126,7 +126,8 @@ class Softmax:
 
     n_classes: int
     n_nodes: int = 128
-    noise: float = 0.0
+
+    noise = 0.0
 
     def start(self) -> Free:
         """Free parameters to begin with: none."""
