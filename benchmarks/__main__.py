@@ -12,6 +12,7 @@ POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal")
+GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits")
 
 WHAT = """\
 of SoftmaxRegression:
@@ -34,6 +35,12 @@ of decisions:
   deciding             expected utilities, against their matrix product
   conformal            coverage of prediction sets, against its law (more sets with --data)
   decisions            these two
+of GPClassifier and DeepGPClassifier:
+  gp-quality           log-loss and error of test rows, against boosting (more sets with --data)
+  gp-folds             the literature's fixed splits, against tuned kernel logistic regression (needs --data)
+  gp-steps             milliseconds of a training step, against GPyTorch, on JAX's default device
+  gp-digits            digits from a fresh process, against GPflow and GPyTorch (--peer-python)
+  gp                   these four
 all: everything"""
 
 
@@ -49,7 +56,7 @@ def main() -> None:
         "what",
         nargs="?",
         default="all",
-        choices=(*POINT, *BAYES, "bayes", *GAUSSIAN, "gaussian", *DECISIONS, "decisions", "all"),
+        choices=(*POINT, *BAYES, "bayes", *GAUSSIAN, "gaussian", *DECISIONS, "decisions", *GP, "gp", "all"),
     )
     parser.add_argument("--data", type=Path, help="folder with NAME.npz: mnist, letter (X, y, split), others (X, y)")
     parser.add_argument(
@@ -60,20 +67,24 @@ def main() -> None:
     )
     parser.add_argument("--budget", type=float, default=120.0, help="seconds per problem for each solver of the peer")
     parser.add_argument("--datasets", type=int, default=400, help="simulated data sets of coverage, for each prior")
+    parser.add_argument(
+        "--peer-python",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="an interpreter in which gp-digits looks for GPflow and GPyTorch, after this one; as often as needed",
+    )
     parser.add_argument("--quick", action="store_true", help="only small problems, to try the benchmarks themselves")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder for the results")
     options = parser.parse_args()
 
     asked = tuple(options.problems.split(",")) if options.problems else None
-    in_folder = () if options.data is None else tuple(path.stem for path in options.data.glob("*.npz"))
-    known = {*problems.PROBLEMS, *problems.FILES, *problems.GAUSSIAN, *in_folder, "1000-classes"}
-    if unknown := {*(asked or ())} - known:
-        parser.error(f"--problems has unknown names: {', '.join(sorted(unknown))}")
     groups = {
-        "all": (*POINT, *BAYES, *GAUSSIAN, *DECISIONS),
+        "all": (*POINT, *BAYES, *GAUSSIAN, *DECISIONS, *GP),
         "bayes": BAYES,
         "gaussian": GAUSSIAN,
         "decisions": DECISIONS,
+        "gp": GP,
     }
     what = groups.get(options.what, (options.what,))
 
@@ -89,6 +100,10 @@ def main() -> None:
         gaussian_parameters,
         gaussian_quality,
         gaussian_speed,
+        gp_digits,
+        gp_folds,
+        gp_quality,
+        gp_steps,
         honesty,
         passes,
         price,
@@ -96,6 +111,12 @@ def main() -> None:
         scaling,
         softmax,
     )
+
+    in_folder = () if options.data is None else tuple(path.stem for path in options.data.glob("*.npz"))
+    known = {*problems.PROBLEMS, *problems.FILES, *problems.GAUSSIAN, *in_folder, "1000-classes"}
+    known |= {*gp_folds.REFERENCE, *gp_steps.SIZES}
+    if unknown := {*(asked or ())} - known:
+        parser.error(f"--problems has unknown names: {', '.join(sorted(unknown))}")
 
     quick, out = options.quick, options.out
     if "softmax" in what:
@@ -126,6 +147,14 @@ def main() -> None:
         deciding.run(out, quick=quick)
     if "conformal" in what:
         conformal.run(asked, options.data, out, quick=quick)
+    if "gp-quality" in what:
+        gp_quality.run(asked, options.data, out, quick=quick)
+    if "gp-folds" in what:
+        gp_folds.run(asked, options.data, out, quick=quick)
+    if "gp-steps" in what:
+        gp_steps.run(asked, out, options.budget, quick=quick)
+    if "gp-digits" in what:
+        gp_digits.run(out, options.peer_python, quick=quick)
 
 
 if __name__ == "__main__":

@@ -132,6 +132,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 
     solution_ = property(lambda self: self._checked()._fitted.solution)
+    n_iter_ = property(lambda self: self.solution_.n_iter)
     scale_ = property(lambda self: np.exp(self._checked()._fitted.last["log_scale"]))
 
     @property

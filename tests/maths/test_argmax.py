@@ -1,0 +1,345 @@
+"""The argmax node: distribution functions, integrals and their slopes against mpmath, closed forms and plain sums."""
+
+from functools import partial
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.special
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.integrate import quad
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+
+from posteriori.maths import argmax  # noqa: E402
+from posteriori.maths.argmax import Rule, argmax_probabilities, log_ndtr  # noqa: E402
+
+log_argmax = jax.jit(argmax.log_argmax, static_argnames="rule")
+gauss_hermite = jax.jit(argmax.gauss_hermite, static_argnames=("n_nodes", "adaptive"))
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def log_integrand(t, mean, variance, y):
+    """Of one row, at many t."""
+    d = (t[:, None] - mean) / np.sqrt(variance)
+    terms = scipy.special.log_ndtr(d)
+    terms[:, y] = -0.5 * d[:, y] ** 2 - 0.5 * np.log(2 * np.pi * variance[y])
+    return terms.sum(axis=1)
+
+
+def where_it_matters(mean, variance, y):
+    """Where the log-integrand is within 60 of its top, by looking closer and closer."""
+    sd = np.sqrt(variance)
+    low, high = min((mean - 45 * sd).min(), mean[y] - 60 * sd[y]), (mean + 45 * sd).max()
+    for _ in range(8):
+        t = np.linspace(low, high, 801)
+        f = log_integrand(t, mean, variance, y)
+        high_enough = np.flatnonzero(f > f.max() - 60)
+        low, high = t[max(high_enough[0] - 1, 0)], t[min(high_enough[-1] + 1, 800)]
+    return low, high
+
+
+def naive_row(mean, variance, y, size=8001):
+    """Log Z of one row: equal weights at many equally spaced t, which of smooth functions converges at once."""
+    t, step = np.linspace(*where_it_matters(mean, variance, y), size, retstep=True)
+    return scipy.special.logsumexp(log_integrand(t, mean, variance, y)) + np.log(step)
+
+
+def naive(mean, variance, y):
+    return np.array([naive_row(*row) for row in zip(mean.T, variance.T, y, strict=True)])
+
+
+def rows(K, n, ratio, seed=0):
+    """Rows of every kind, sure and unsure, whose standard deviations differ by factors up to `ratio`."""
+    rng = np.random.default_rng([seed, K, ratio])
+    sd = np.exp(rng.uniform(0.0, np.log(ratio), (K, n))) if ratio > 1 else np.ones((K, n))
+    sd[0], sd[-1] = 1.0, ratio
+    mean = rng.normal(size=(K, n)) * rng.choice([0.3, 1.0, 3.0, 10.0], n) * rng.choice([1.0, ratio], n)
+    return mean, sd**2, rng.integers(0, K, n)
+
+
+# The normal distribution function
+
+
+def test_the_log_of_the_normal_distribution_function_is_right_in_both_tails():
+    x = np.concatenate([np.linspace(-200.0, -20.1, 60), np.linspace(-20.05, -19.95, 11), np.linspace(-19.9, 30.0, 120)])
+    exact = [mpmath.log(mpmath.ncdf(mpmath.mpf(v))) if v < 0 else mpmath.log1p(-mpmath.ncdf(-mpmath.mpf(v))) for v in x]
+    got = np.asarray(log_ndtr(jnp.asarray(x)))
+    error = np.array([abs(float(a - b)) for a, b in zip(got, exact, strict=True)])
+    size = np.array([float(abs(value)) for value in exact])
+    assert (error[x < 0] < 1e-12 * size[x < 0]).all()
+    assert error[x >= 0].max() < 2e-16
+    assert error.max() < 1e-10
+
+
+def test_its_slope_is_the_inverse_mills_ratio():
+    x = np.linspace(-60.0, 8.0, 100)
+    exact = [float(mpmath.npdf(mpmath.mpf(v)) / mpmath.ncdf(mpmath.mpf(v))) for v in x]
+    slope = jax.grad(lambda x: log_ndtr(x).sum())(jnp.asarray(x))
+    np.testing.assert_allclose(slope, exact, rtol=1e-8)
+
+
+# The integral
+
+
+@pytest.mark.parametrize("K", [2, 3, 10])
+@pytest.mark.parametrize(
+    ("ratio", "tolerance"),
+    [
+        (1, 1e-10),
+        (10, 1e-6),
+        (100, 1e-3),
+    ],
+)
+def test_two_panels_are_right_whatever_the_scales(K, ratio, tolerance):
+    mean, variance, y = rows(K, 40, ratio)
+    exact = naive(mean, variance, y)
+    np.testing.assert_allclose(log_argmax(mean, variance, y).log_z, exact, rtol=1e-14, atol=tolerance)
+
+
+def two_classes(ratio):
+    """All gaps between a wide class that should win and a narrow rival, and the closed form."""
+    gap = ratio * np.linspace(-4.0, 4.0, 801)
+    mean, variance = np.stack([np.zeros(801), gap]), np.tile([[ratio**2], [1.0]], (1, 801))
+    return mean, variance, scipy.special.log_ndtr(-gap / np.sqrt(ratio**2 + 1.0))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "tolerance"),
+    [
+        (1.0, 1e-12),
+        (10.0, 1e-6),
+        (100.0, 1e-4),
+    ],
+)
+def test_two_classes_have_a_closed_form(ratio, tolerance):
+    mean, variance, exact = two_classes(ratio)
+    y = np.zeros(801, dtype=int)
+    np.testing.assert_allclose(log_argmax(mean, variance, y).log_z, exact, atol=tolerance)
+    other = log_argmax(mean[::-1], variance[::-1], y)  # the narrow one wins
+    np.testing.assert_allclose(other.log_z, scipy.special.log_ndtr(mean[1] / np.sqrt(ratio**2 + 1)), atol=1e-10)
+
+
+def test_three_classes_agree_with_adaptive_quadrature():
+    mean, variance, y = rows(3, 40, 10)
+    got = np.asarray(log_argmax(mean, variance, y).log_z)
+    for n in range(0, 40, 4):
+        low, high = where_it_matters(mean[:, n], variance[:, n], y[n])
+        top = log_integrand(np.linspace(low, high, 1001), mean[:, n], variance[:, n], y[n]).max()
+
+        def relative(t, n=n, top=top):
+            return np.exp(log_integrand(np.array([t]), mean[:, n], variance[:, n], y[n])[0] - top)
+
+        assert got[n] == pytest.approx(top + np.log(quad(relative, low, high, epsabs=0, limit=500)[0]), abs=1e-6)
+
+
+@pytest.mark.parametrize("gap", [40.0, 400.0])
+def test_labels_against_all_odds_do_not_underflow(gap):
+    """Three classes, one of them far behind: log Z is -500 or -50000, and mpmath has all the exponents it takes."""
+    mean, sd = np.array([-gap, 0.0, 0.3]), np.array([1.0, 0.9, 1.2])
+
+    t = np.linspace(*where_it_matters(mean, sd**2, 0), 9)
+    top = log_integrand(t, mean, sd**2, 0).max()  # mpmath's quadrature judges its errors by absolute size
+
+    def relative(t):
+        product = mpmath.npdf(t, -gap, 1.0) * mpmath.ncdf(t, 0.0, 0.9) * mpmath.ncdf(t, 0.3, 1.2)
+        return product * mpmath.exp(-top)
+
+    exact = float(top + mpmath.log(mpmath.quad(relative, t.tolist())))
+    out = log_argmax(*(np.repeat(a[:, None], 40, axis=1) for a in (mean, sd**2)), np.zeros(40, dtype=int))
+    np.testing.assert_allclose(out.log_z, exact, rtol=1e-12)
+    assert np.isfinite(out.by_mean).all()
+    assert np.isfinite(out.by_variance).all()
+
+
+def test_winners_beyond_doubt_have_log_probability_zero():
+    mean = np.repeat([[60.0], [0.0], [1.0]], 40, axis=1)
+    out = log_argmax(mean, np.ones((3, 40)), np.zeros(40, dtype=int))
+    np.testing.assert_allclose(out.log_z, 0.0, atol=1e-14)
+    np.testing.assert_allclose(out.by_mean, 0.0, atol=1e-14)
+    np.testing.assert_allclose(out.by_variance, 0.0, atol=1e-14)
+
+
+latents = arrays(np.float64, (3, 40), elements=st.floats(-8.0, 8.0))
+log_sds = arrays(np.float64, (3, 40), elements=st.floats(-1.1, 1.1))
+labels = arrays(np.int64, 40, elements=st.integers(0, 2))
+properties = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+def log_z(mean, log_sd, y):
+    with jax.enable_x64(True):
+        return np.asarray(log_argmax(mean, np.exp(2 * log_sd), y).log_z)
+
+
+@properties
+@given(latents, log_sds, labels, st.floats(-1e3, 1e3))
+def test_only_differences_of_the_means_count(mean, log_sd, y, shift):
+    np.testing.assert_allclose(log_z(mean + shift, log_sd, y), log_z(mean, log_sd, y), rtol=1e-8, atol=1e-8)
+
+
+@properties
+@given(latents, log_sds, labels, st.floats(-3.0, 3.0))
+def test_the_scale_of_all_latents_together_does_not_count(mean, log_sd, y, shift):
+    np.testing.assert_allclose(
+        log_z(mean * np.exp(shift), log_sd + shift, y), log_z(mean, log_sd, y), rtol=1e-8, atol=1e-8
+    )
+
+
+@properties
+@given(latents, log_sds, labels, st.permutations([0, 1, 2]))
+def test_the_order_of_the_classes_does_not_count(mean, log_sd, y, order):
+    where = np.argsort(order)
+    np.testing.assert_allclose(log_z(mean[order], log_sd[order], where[y]), log_z(mean, log_sd, y), rtol=1e-10)
+
+
+@properties
+@given(latents, log_sds)
+def test_one_of_the_classes_wins(mean, log_sd):
+    total = sum(np.exp(log_z(mean, log_sd, np.full(40, k))) for k in range(3))
+    np.testing.assert_allclose(total, 1.0, atol=1e-6)
+
+
+# Slopes
+
+
+@pytest.mark.parametrize(("ratio", "tolerance"), [(1, 1e-6), (10, 1e-5)])
+def test_slopes_are_those_of_finite_differences(ratio, tolerance):
+    mean, variance, y = rows(3, 40, ratio)
+    out = log_argmax(mean, variance, y)
+    for k in range(3):
+        e = np.eye(3)[k][:, None]
+        h = 1e-4 * np.sqrt(variance[k])
+        by_mean = (naive(mean + h * e, variance, y) - naive(mean - h * e, variance, y)) / (2 * h)
+        np.testing.assert_allclose(out.by_mean[k], by_mean, rtol=1e-5, atol=tolerance)
+        h = 1e-4 * variance[k]
+        by_variance = (naive(mean, variance + h * e, y) - naive(mean, variance - h * e, y)) / (2 * h)
+        np.testing.assert_allclose(out.by_variance[k], by_variance, rtol=1e-5, atol=tolerance)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_slopes_of_gauss_hermite_are_those_of_finite_differences(adaptive):
+    mean, variance, y = rows(3, 40, 1)
+    mean = np.clip(mean, -2.0, 2.0)
+    out = gauss_hermite(mean, variance, y, n_nodes=60, adaptive=adaptive)
+    for k in range(3):
+        h = 1e-4 * np.eye(3)[k][:, None]
+        by_mean = (naive(mean + h, variance, y) - naive(mean - h, variance, y)) / 2e-4
+        by_variance = (naive(mean, variance + h, y) - naive(mean, variance - h, y)) / 2e-4
+        np.testing.assert_allclose(out.by_mean[k], by_mean, atol=1e-5)
+        np.testing.assert_allclose(out.by_variance[k], by_variance, atol=1e-5)
+
+
+# Gauss-Hermite nodes
+
+
+def source_formula(mean, variance, y, n_nodes):
+    """1/sqrt(pi) sum_j w_j prod_{k != y} Phi((sqrt(2 v_y) x_j + mu_y - mu_k) / sqrt(v_k)), as it is printed."""
+    x, w = np.polynomial.hermite.hermgauss(n_nodes)
+    total = 0.0
+    for x_j, w_j in zip(x, w, strict=True):
+        product = 1.0
+        for k in range(len(mean)):
+            if k != y:
+                gap = np.sqrt(2 * variance[y]) * x_j + mean[y] - mean[k]
+                product *= 0.5 * scipy.special.erfc(-gap / np.sqrt(2 * variance[k]))
+        total += w_j * product
+    return np.log(total / np.sqrt(np.pi))
+
+
+@pytest.mark.parametrize("n_nodes", [5, 20])
+def test_plain_gauss_hermite_is_the_source_s_formula(n_nodes):
+    mean, variance, y = rows(3, 40, 10)
+    mean = np.clip(mean, -2.0, 2.0)  # beyond, products underflow
+    expected = [source_formula(*row, n_nodes) for row in zip(mean.T, variance.T, y, strict=True)]
+    got = gauss_hermite(mean, variance, y, n_nodes=n_nodes, adaptive=False).log_z
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+
+
+def ten_classes():
+    rng = np.random.default_rng(0)
+    shape = (10, 60)
+    mean, y = rng.normal(size=shape), rng.integers(0, 10, 60)
+    return {
+        "moderate": (mean, rng.uniform(0.5, 2.0, shape), y),
+        "confident": (3 * mean, rng.uniform(0.05, 0.2, shape), y),
+        "mixed scales": (3 * mean, np.exp(2 * rng.uniform(np.log(0.1), np.log(10.0), shape)), y),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain_at_least", "adaptive_at_most"),
+    [("moderate", 1e-4, 1e-6), ("confident", 10.0, 1e-9), ("mixed scales", 1.0, 0.1)],
+)
+def test_nodes_at_the_mode_are_worth_more_than_nodes_at_the_mean(kind, plain_at_least, adaptive_at_most):
+    """Twenty nodes, 95 of 100 rows: plain ones miss sure rows by hundreds of nats."""
+    mean, variance, y = ten_classes()[kind]
+    exact = naive(mean, variance, y)
+    plain, adaptive, panels = (
+        np.percentile(np.abs(rule(mean, variance, y).log_z - exact), 95)
+        for rule in (partial(gauss_hermite, adaptive=False), gauss_hermite, log_argmax)
+    )
+    assert plain > plain_at_least
+    assert adaptive < adaptive_at_most
+    assert panels < 1e-6
+
+
+def test_work_is_what_the_rule_says():
+    """Fewer nodes and steps do while standard deviations are alike."""
+    mean, variance, y = rows(3, 40, 1)
+    exact = naive(mean, variance, y)
+    error = {
+        rule: np.abs(log_argmax(mean, variance, y, rule).log_z - exact).max() for rule in (Rule(4), Rule(16, 6, 4))
+    }
+    assert error[Rule(16, 6, 4)] < 1e-7
+    assert error[Rule(4)] > 1e-3
+
+
+# All classes at once
+
+
+@pytest.mark.parametrize(
+    ("K", "ratio", "tolerance"),
+    [(2, 1, 1e-9), (3, 10, 1e-8), (3, 100, 1e-3), (10, 10, 1e-7), (50, 1, 1e-9), (3, 10000, 3e-3)],
+)
+def test_probabilities_are_those_of_one_class_at_a_time(K, ratio, tolerance):
+    mean, variance, _ = rows(K, 12, ratio)
+    P = argmax_probabilities(mean, variance)
+    size = max(1001, 40 * ratio)
+    classes = range(0, K, -(-K // 5))
+    each = [[naive_row(mean[:, n], variance[:, n], k, size) for n in range(12)] for k in classes]
+    np.testing.assert_allclose(P[classes], np.exp(each), atol=tolerance)
+    np.testing.assert_allclose(P.sum(axis=0), 1.0, rtol=1e-14)
+    assert (P >= 0.0).all()
+
+
+def test_rows_beyond_one_grid_do_not_change_those_on_it():
+    mean, variance, _ = rows(3, 12, 1)
+    wild_mean, wild_variance, _ = rows(3, 12, 10000)
+    mixed_mean, mixed_variance = mean.copy(), variance.copy()
+    mixed_mean[:, 5], mixed_variance[:, 5] = wild_mean[:, 5], wild_variance[:, 5]
+    P = argmax_probabilities(mixed_mean, mixed_variance)
+    others = np.arange(12) != 5
+    np.testing.assert_array_equal(P[:, others], argmax_probabilities(mean, variance)[:, others])
+    np.testing.assert_allclose(P[:, 5], argmax_probabilities(wild_mean, wild_variance)[:, 5], rtol=1e-9)
+
+
+def test_ties_are_broken_evenly():
+    for K in (2, 3, 10):
+        np.testing.assert_allclose(argmax_probabilities(np.zeros((K, 12)), np.ones((K, 12))), 1.0 / K, atol=1e-12)
+
+
+def test_probabilities_are_frequencies_of_the_largest_draw():
+    mean, sd = np.array([0.3, -0.5, 0.0, 1.0]), np.array([1.0, 3.0, 0.2, 0.5])
+    draws = np.random.default_rng(0).normal(mean, sd, size=(1_000_000, 4))
+    frequency = np.bincount(draws.argmax(axis=1), minlength=4) / len(draws)
+    P = argmax_probabilities(*(np.repeat(a[:, None], 12, axis=1) for a in (mean, sd**2)))[:, 0]
+    error = np.sqrt(P * (1 - P) / len(draws))
+    assert (np.abs(frequency - P) < 4 * error).all()
