@@ -8,7 +8,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := .venv/.installed
 
-.PHONY: help demo test test-all check wheel bench clean
+.PHONY: help demo test test-slow test-all check wheel bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -18,6 +18,9 @@ demo: $(INSTALLED)-demo  ## fit the penguins and show what comes out
 
 test: $(INSTALLED)-dev  ## fast tests and doctests
 	$(BIN)/python -m pytest -n $(JOBS)
+
+test-slow: $(INSTALLED)-dev  ## the tests that `make test` leaves out
+	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 test-all: $(INSTALLED)-dev  ## all tests, the slow ones too
 	$(BIN)/python -m pytest -n $(JOBS) -m ""

@@ -176,8 +176,22 @@ def fit_one_layer(
 ) -> FittedGP:
     """A layer with a site for every row."""
     Z, complete = inducing_inputs(rows.X, rows.c, n_inducing, how.seed)
-    model = SparseGP(kernel.structure(), likelihood, K, learn_inducing=not complete)
+    model = SparseGP(
+        kernel.structure(),
+        likelihood,
+        K,
+        learn_inducing=not complete,
+        inducing_spread=_inducing_spread(len(rows.y) / len(Z)),
+    )
     return fit_gp(model, rows, model.start(Z, typical_distance(rows.X, how.seed), kernel), how)
+
+
+def _inducing_spread(rows_each: float) -> float:
+    """How far inducing inputs may move, in standard deviations: the further, the more rows stand behind each.
+
+    In steps of a factor of sqrt(2), so that data sets of similar size share a compilation.
+    """
+    return float(2.0 ** (0.5 * np.round(2.0 * np.log2(max(0.25, 0.25 * np.sqrt(rows_each))))))
 
 
 def fit_gp(model: SparseGP, rows: Rows, free: dict[str, Any], how: Learning) -> FittedGP:

@@ -139,7 +139,7 @@ def _rests(energies: np.ndarray, window: int, tol: float) -> bool:
         return False
     before, after = energies[-2 * window : -window], energies[-window:]
     rise = after.mean() - before.mean()
-    noise = 2.0 * np.sqrt((before.var() + after.var()) / window) if window > 1 else 0.0
+    noise = np.sqrt((before.var() + after.var()) / window) if window > 1 else 0.0
     return bool(rise < max(window * tol * max(abs(after.mean()), 1.0), noise))
 
 
