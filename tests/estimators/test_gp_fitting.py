@@ -18,7 +18,9 @@ from tests.estimators.gp_cases import X, Y, assert_probabilities, deep, gp, thre
 from posteriori import ApproximationWarning, ConvergenceWarning, Status, kernels  # noqa: E402
 from posteriori.estimators import gp_base, gp_fit  # noqa: E402
 
-few_steps = pytest.mark.filterwarnings("ignore::posteriori.ConvergenceWarning")
+few_steps = pytest.mark.filterwarnings(
+    "ignore::posteriori.ConvergenceWarning", "ignore::posteriori.ApproximationWarning"
+)
 makers = pytest.mark.parametrize("make", [gp, deep])
 
 
