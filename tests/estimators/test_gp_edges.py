@@ -200,7 +200,7 @@ def test_weights_from_tiny_to_huge(weight, models):
     if weight < 1e-6:
         np.testing.assert_allclose(P, 1 / 3, atol=1e-3)
     if weight > 1.0:
-        assert model.score(X, Y) >= models[gp].score(X, Y)
+        assert model.score(X, Y) >= models[gp].score(X, Y) - 1 / 40
 
 
 def test_an_outlier_does_not_spoil_the_rest():

@@ -297,7 +297,7 @@ WRONG = {  # values, and what they must be
     "n_inducing": ([0, -1, 1.5, "all", None, True], "must be a whole number of at least 1"),
     "max_iter": ([-1, 1.5, "many", None, True], "must be a whole number of at least 0"),
     "batch_size": ([0, -1, 1.5, "all", True], "must be (None or )?a whole number of at least 1"),
-    "learning_rate": ([-0.1, np.nan, np.inf, "slow", None], "must be a number that is not negative"),
+    "learning_rate": ([-0.1, np.nan, np.inf, "slow"], "must be a number that is not negative"),
     "tol": ([-1e-3, np.nan, np.inf, "tight", None], "must be a number that is not negative"),
     "device": (["tpu", 0, "CPU"], "is unknown: use None, 'cpu' or 'gpu'"),
     "verbose": (["loud", 1.5, None], "must be a whole number"),
@@ -309,7 +309,6 @@ WRONG_LAYERS = {
         "must (be a sequence of|hold whole numbers)",
     ),
     "n_samples": ([0, -1, 1.5, "many", None, True], "must be a whole number of at least 1"),
-    "batch_size": ([None], "must be a whole number of at least 1"),
 }
 
 

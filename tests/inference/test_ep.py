@@ -12,7 +12,7 @@ from scipy.special import ndtr
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
-from posteriori.inference.ep import Projection, Sites, belief, site_of, site_sums, sweep  # noqa: E402
+from posteriori.inference.ep import Projection, Sites, belief, site_of, site_sums, slopes, sweep  # noqa: E402
 from posteriori.maths.argmax import Rule  # noqa: E402
 from posteriori.models.gp import SparseGP  # noqa: E402
 from posteriori.models.kernels import RBF, Constant  # noqa: E402
@@ -53,16 +53,16 @@ def free_of(model, Z=Z):
 def visited(model, free, X, y, c, sites, power):
     """One visit to all sites, and all that follows from them as they stand."""
     (A, beyond), back = jax.vjp(lambda free: model.project(free, X, JITTER), free)
-    slopes = []
+    of_likelihood = []
 
     def expected(mean, variance):
         out = model.expected(free, mean, variance, y, c, power)
-        slopes.append(out.by_free)
+        of_likelihood.append(out.by_free)
         return out.value, out.by_mean, out.by_variance
 
     q = belief(*site_sums(A, sites, c))
     visit = sweep(q, Projection(A, beyond), sites, c, expected, power)
-    (by_projection,) = back((visit.by_A, visit.by_beyond))
+    (by_projection,) = back(tuple(slopes(q, visit, sites, c)))
     mean, variance = model.functions(free, q.mean @ A, beyond + ((q.covariance @ A) * A).sum(1))
     return {
         "target": visit.target,
@@ -71,7 +71,7 @@ def visited(model, free, X, y, c, sites, power):
         "mean": mean,
         "variance": variance,
         "evidence": q.log_partition + visit.energy,
-        "gradient": jax.tree.map(jnp.add, by_projection, slopes[0]),
+        "gradient": jax.tree.map(jnp.add, by_projection, of_likelihood[0]),
     }
 
 

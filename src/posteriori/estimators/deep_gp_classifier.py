@@ -10,11 +10,12 @@ import numpy as np
 from posteriori.estimators.gp_base import GaussianProcessClassifier
 from posteriori.estimators.gp_rows import Rows, Standardised
 from posteriori.estimators.gp_settings import default_kernel
-from posteriori.models.kernels import RBF, Kernel
+from posteriori.models.kernels import Kernel
 
 __all__ = ["DeepGPClassifier"]
 
 _WIDEST = 30
+_SMALL_BATCH, _LARGE_BATCH, _MANY_ROWS = 256, 1024, 10_000
 
 
 class DeepGPClassifier(GaussianProcessClassifier):
@@ -41,11 +42,13 @@ class DeepGPClassifier(GaussianProcessClassifier):
     inference : {"ep", "energy", "vi"}, default "ep"
         How the last layer's sites are found: averages of the rows' natural parameters, gradient, or variational
         inference. Hidden layers always follow the gradient.
-    batch_size : int, default 256
-    learning_rate : float, default 0.02
-    tol : float, default 0.001
-        Relative rise of the energy over a chunk of steps that is worth going on for.
-    max_iter : int, default 5000
+    batch_size : int, optional
+        Rows of a step. Left out, 256, or 1,024 of more than 10,000.
+    learning_rate : float, optional
+        Of Adam, at first; it falls as the energy rises less. Left out, 0.02.
+    tol : float, default 0.0005
+        Relative rise of the energy, over the second half of the steps at one learning rate, that is worth going on for.
+    max_iter : int, default 10000
 
     Attributes
     ----------
@@ -67,10 +70,10 @@ class DeepGPClassifier(GaussianProcessClassifier):
         mislabelling: float | str = 0.001,
         noise: float | None = None,
         calibrate: bool = True,
-        batch_size: int = 256,
-        learning_rate: float = 0.02,
-        tol: float = 1e-3,
-        max_iter: int = 5000,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        tol: float = 5e-4,
+        max_iter: int = 10_000,
         classes: Any = None,
         class_weight: Any = None,
         checkpoint: Any = None,
@@ -101,10 +104,9 @@ class DeepGPClassifier(GaussianProcessClassifier):
 
     def _validate(self) -> None:
         super()._validate()
-        for name in ("n_samples", "batch_size"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name}={value!r} must be a whole number of at least 1.")
+        size = self.n_samples
+        if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
+            raise ValueError(f"n_samples={size!r} must be a whole number of at least 1.")
         widths = self.layers
         if isinstance(widths, (str, int)) or not isinstance(widths, Sequence):
             raise ValueError(f"layers={widths!r} must be a sequence of widths, such as (10,) or (None, 5).")
@@ -119,19 +121,23 @@ class DeepGPClassifier(GaussianProcessClassifier):
         return default_kernel() if self.kernel is None else self.kernel
 
     def _batch_size(self, N: int) -> int:
-        return min(int(self.batch_size), N)
+        if self.batch_size is not None:
+            return min(int(self.batch_size), N)
+        return min(_SMALL_BATCH if N <= _MANY_ROWS else _LARGE_BATCH, N)
+
+    def _rate(self, n_batches: int) -> float:
+        return 0.02 if self.learning_rate is None else float(self.learning_rate)
 
     def _fit_rows(self, rows: Rows, kernel: Kernel, K: int, how: Any) -> Any:
         from posteriori.estimators.gp_fit import fit_one_layer
-        from posteriori.estimators.stack_fit import fit_stack, start_stack
-        from posteriori.models.gp import SparseGP
-        from posteriori.models.gp_stack import HiddenLayer, StackedGP
+        from posteriori.estimators.stack_fit import fit_layers
 
+        likelihood = self._likelihood(K)
         if not self.layers and self.inference != "energy":  # one layer needs no samples, and its rows have sites
-            return fit_one_layer(rows, kernel, self._likelihood(K), K, self.n_inducing, how)
+            return fit_one_layer(rows, kernel, likelihood, K, self.n_inducing, how)
         D = rows.X.shape[1]
-        hidden = tuple(HiddenLayer(RBF(), min(D, _WIDEST) if width is None else int(width)) for width in self.layers)
-        model = StackedGP(hidden, SparseGP(kernel, self._likelihood(K), K, inducing_spread=10.0))
-        averaged = self.inference == "ep"
-        free = start_stack(model, rows, self.n_inducing, how.seed, averaged)
-        return fit_stack(model, rows, free, how, n_samples=self.n_samples if hidden else 1, averaged=averaged)
+        widths = tuple(min(D, _WIDEST) if width is None else int(width) for width in self.layers)
+        return fit_layers(
+            rows, kernel, likelihood, K, widths, self.n_inducing, how,
+            n_samples=self.n_samples, averaged=self.inference == "ep",
+        )  # fmt: skip

@@ -125,11 +125,11 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
 
         def parts(likelihood: Any, free: Any, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
             P = predicting.drawn(likelihood, free, mean, variance, _ENTROPY_DRAWS)
-            total = predicting.entropy(P.mean(axis=0), axis=0)
-            return np.stack([total, predicting.entropy(P, axis=1).mean(axis=0)])
+            total = predicting.entropy(predicting.probabilities(likelihood, free, mean, variance), axis=0)
+            return np.stack([total, np.minimum(predicting.entropy(P, axis=1).mean(axis=0), total)])
 
         total, aleatoric = self._map(X, parts, rows=128)
-        return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
+        return Uncertainty(total, aleatoric, total - aleatoric)
 
     solution_ = property(lambda self: self._checked()._fitted.solution)
     n_iter_ = property(lambda self: self.solution_.n_iter)
@@ -163,10 +163,11 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         checkpoint = None
         if self.checkpoint is not None:
             checkpoint = Checkpoint(self.checkpoint, fingerprint(self, rows.X, rows.y, rows.c))
+        size = self._batch_size(len(rows.y))
         return Learning(
             power=0.0 if self.inference == "vi" else float(self.power),
-            batch_size=self._batch_size(len(rows.y)),
-            rate=float(self.learning_rate),
+            batch_size=size,
+            rate=self._rate(-(-len(rows.y) // size)),
             tol=float(self.tol),
             max_iter=int(self.max_iter),
             seed=seed_of(self),

@@ -44,11 +44,12 @@ class GPClassifier(GaussianProcessClassifier):
         across classes leave them too wide where latents are large. Not with "energy".
     batch_size : int, optional
         Rows in a step; None takes all up to 2,048, else 1,024.
-    learning_rate : float, default 0.1
-        Of Adam, at first; it falls as the energy rises less.
-    tol : float, default 0.001
-        Relative rise of the energy over 20 steps that is worth going on for.
-    max_iter : int, default 1000
+    learning_rate : float, optional
+        Of Adam, at first; it falls as the energy rises less. Left out, 0.1, or 0.03 with several batches.
+    tol : float, default 0.0005
+        Relative rise of the energy over ten steps that is worth going on for; with several batches, over the second
+        half of the steps at one learning rate.
+    max_iter : int, default 10000
         Steps, at most; 0 keeps the kernel as it is given.
     classes : array-like, optional
         All classes there are: those without rows keep their place in `classes_`. For a target of shape (n, K) also the
@@ -102,9 +103,9 @@ class GPClassifier(GaussianProcessClassifier):
         noise: float | None = None,
         calibrate: bool = True,
         batch_size: int | None = None,
-        learning_rate: float = 0.1,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
+        learning_rate: float | None = None,
+        tol: float = 5e-4,
+        max_iter: int = 10_000,
         classes: Any = None,
         class_weight: Any = None,
         checkpoint: Any = None,
@@ -135,6 +136,11 @@ class GPClassifier(GaussianProcessClassifier):
         if self.batch_size is not None:
             return int(self.batch_size)
         return N if N <= _ROWS_AT_ONCE else _ROWS_AT_ONCE // 2
+
+    def _rate(self, n_batches: int) -> float:
+        if self.learning_rate is not None:
+            return float(self.learning_rate)
+        return 0.1 if n_batches == 1 else 0.03
 
     spread_ = property(lambda self: getattr(self._checked()._fitted, "spread", 1.0))
 
@@ -170,12 +176,9 @@ class GPClassifier(GaussianProcessClassifier):
 
     def _fit_rows(self, rows: Rows, kernel: Kernel, K: int, how: Any) -> Any:
         from posteriori.estimators.gp_fit import fit_one_layer
-        from posteriori.estimators.stack_fit import fit_stack, start_stack
-        from posteriori.models.gp import SparseGP
-        from posteriori.models.gp_stack import StackedGP
+        from posteriori.estimators.stack_fit import fit_layers
 
+        likelihood = self._likelihood(K)
         if self.inference == "energy":
-            stack = StackedGP((), SparseGP(kernel, self._likelihood(K), K))
-            free = start_stack(stack, rows, self.n_inducing, how.seed, averaged=False)
-            return fit_stack(stack, rows, free, how, n_samples=1, averaged=False)
-        return fit_one_layer(rows, kernel, self._likelihood(K), K, self.n_inducing, how)
+            return fit_layers(rows, kernel, likelihood, K, (), self.n_inducing, how, n_samples=1, averaged=False)
+        return fit_one_layer(rows, kernel, likelihood, K, self.n_inducing, how)

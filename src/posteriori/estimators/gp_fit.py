@@ -24,18 +24,27 @@ from posteriori.models.gp import SparseGP
 from posteriori.models.kernels import Kernel
 from posteriori.models.likelihood import Likelihood
 
-__all__ = ["Epochs", "FittedGP", "GPSolution", "Learning", "chunk_size", "fit_gp", "fit_one_layer", "in_batches"]
+__all__ = [
+    "Epochs",
+    "FittedGP",
+    "GPSolution",
+    "Learning",
+    "chunk_size",
+    "chunks_together",
+    "fit_gp",
+    "fit_one_layer",
+    "in_batches",
+    "inducing_spread",
+]
 
-_CHUNK = 20
-_LONGEST_CHUNK = 64
+_CHUNK, _LONGEST_CHUNK, _MANY_STEPS = 10, 64, 256
 _SITE_STEP = 0.5
 _LEAST_AVERAGE = 0.02
 """Share of a batch in the running sums, at least."""
 _STILL = 3
 """Steps at the start in which only the sites move."""
-_SETTLED = 1e-5
+_SETTLED = 2e-5
 """Relative change of the energy over half a chunk at which the sites are at their fixed point."""
-_SETTLED_BATCHES = 1e-5
 _SETTLING_CHUNKS = 25
 _SPREAD_ROWS = 8192
 """Rows by which the spread of the latents is judged, at most."""
@@ -58,7 +67,7 @@ class Learning:
     checkpoint: Checkpoint | None = None
     report: Callable[[Chunk], None] | None = None
 
-    def climb(self, advance: Callable[..., Any], state: Any, noisy: bool) -> Ascent:
+    def climb(self, advance: Callable[..., Any], state: Any, noisy: int) -> Ascent:
         """Climb from the start, or from where a checkpoint has it."""
         at = Position(0, self.rate)
         kept = None if self.checkpoint is None else self.checkpoint.load(state)
@@ -167,8 +176,13 @@ class Epochs:
 
 
 def chunk_size(n_batches: int) -> int:
-    """Steps in a chunk: about an epoch, and never long."""
-    return _CHUNK if n_batches == 1 else int(np.clip(n_batches, _CHUNK, _LONGEST_CHUNK))
+    """Steps in a chunk: whole epochs, so that energies of chunks are of the same rows, unless that were too long."""
+    return min(-(-_CHUNK // n_batches) * n_batches, _LONGEST_CHUNK)
+
+
+def chunks_together(n_batches: int) -> int:
+    """How many chunks see all rows, or so many that it does not matter."""
+    return -(-min(n_batches, _MANY_STEPS) // chunk_size(n_batches))
 
 
 def fit_one_layer(
@@ -181,12 +195,12 @@ def fit_one_layer(
         likelihood,
         K,
         learn_inducing=not complete,
-        inducing_spread=_inducing_spread(len(rows.y) / len(Z)),
+        inducing_spread=inducing_spread(len(rows.y) / len(Z)),
     )
     return fit_gp(model, rows, model.start(Z, typical_distance(rows.X, how.seed), kernel), how)
 
 
-def _inducing_spread(rows_each: float) -> float:
+def inducing_spread(rows_each: float) -> float:
     """How far inducing inputs may move, in standard deviations: the further, the more rows stand behind each.
 
     In steps of a factor of sqrt(2), so that data sets of similar size share a compilation.
@@ -203,7 +217,7 @@ def fit_gp(model: SparseGP, rows: Rows, free: dict[str, Any], how: Learning) -> 
     visits = Epochs(n_batches, how.seed)
     size = chunk_size(n_batches)
 
-    def run(state: State, plan: dict[str, np.ndarray], jitter: float) -> tuple[State, Any]:
+    def run(state: State, plan: dict[str, Any], jitter: float) -> tuple[State, Any]:
         arrays = Plan(**{name: jnp.asarray(np.broadcast_to(value, (size,))) for name, value in plan.items()})
         after, trace = run_plan(model, start, state, batches, arrays, jnp.float64(jitter), how.power)
         return after, jax.tree.map(np.asarray, trace)
@@ -213,13 +227,13 @@ def fit_gp(model: SparseGP, rows: Rows, free: dict[str, Any], how: Learning) -> 
         plan = {
             "batch": visits(first, size),
             "rate": np.where((i < max(_STILL, n_batches)) | (i >= how.max_iter), 0.0, rate),
-            "site_step": np.where((i < n_batches) & (n_batches > 1), 1.0, _SITE_STEP),
-            "sum_step": np.maximum(1.0 / (i + 1.0), max(1.0 / n_batches, _LEAST_AVERAGE)),
+            "site_step": _SITE_STEP,
+            "sum_step": np.where(i < n_batches, 0.0, max(1.0 / n_batches, _LEAST_AVERAGE)),
         }
         after, trace = run(state, plan, jitter)
         return after, trace.log_partition + n_batches * trace.rows + trace.log_prior
 
-    climb = how.climb(advance, state, n_batches > 1)
+    climb = how.climb(advance, state, 0 if n_batches == 1 else chunks_together(n_batches))
     status = climb.status
     try:
         state, energy, settled, n_last = _settle(run, climb, n_batches, size)
@@ -279,17 +293,16 @@ def _settle(
             if (np.diff(energies)[:-1] * np.diff(energies)[1:] < 0.0).mean() > 0.5:  # to and fro
                 site_step = 0.5 * site_step
         return state, energy, settled, n_steps
+    state, _ = epoch(state, 0.0, lambda i: 1.0 / (1.0 + i))
+    n_steps = n_batches
     for _ in range(_SETTLING_CHUNKS):
-        # P and r as the sites stand; then all sites move, seeing the same q
-        state, _ = epoch(state, 0.0, lambda i: 1.0 / (1.0 + i))
         state, energy = epoch(state, site_step, lambda i: np.zeros(len(i)))
-        n_steps += 2 * n_batches
-        settled = abs(energy - before) <= _SETTLED_BATCHES * max(1.0, abs(energy))
+        n_steps += n_batches
+        settled = abs(energy - before) <= _SETTLED * max(1.0, abs(energy))
         if settled:
             break
         before = energy
-    state, _ = epoch(state, 0.0, lambda i: 1.0 / (1.0 + i))
-    return state, energy, settled, n_steps + n_batches
+    return state, energy, settled, n_steps
 
 
 def _left_out_spread(model: SparseGP, state: State, q: Belief, batches: Batches, jitter: float) -> float:

@@ -41,7 +41,9 @@ def drawn(likelihood: Likelihood, free: Any, mean: np.ndarray, variance: np.ndar
     """p(k | f) at about `n_draws` fixed draws of the latents of each row, (J, K, n)."""
     S, K, n = mean.shape
     z = even_nodes(K, n_draws).points.T
-    s = np.arange(len(z)) % S
+    # z and -z are half of all nodes apart: both meet the same sample, and each sample meets neighbours of the sequence
+    half = len(z) // 2
+    s = np.arange(len(z)) % half * S // half
     latent = mean[s] + np.sqrt(variance[s]) * z[:, :, None]
     P = likelihood.at(free, _flat(latent))
     return np.swapaxes(P.reshape(K, len(z), n), 0, 1)

@@ -16,13 +16,19 @@ __all__ = ["Rows", "Standardised", "dense", "inducing_inputs", "labelled_rows", 
 _KMEANS_ROWS = 20_000
 _DISTANCE_ROWS = 400
 _FARTHEST = 1e6
+_RARE = 0.25
 _UNIT = 16
 """Inducing inputs come in multiples of this, where they are all rows."""
 
 
 @dataclass(frozen=True)
 class Standardised:
-    """Centre and spread of each column; columns that never vary are left out."""
+    """Centre and spread of each column; columns that never vary are left out.
+
+    The spread is the standard deviation, or a quarter of the root mean square distance from the median of those rows
+    that are away from it, if that is more: where nearly all rows have one value, as many pixels and indicators do, the
+    rare other ones are not blown up.
+    """
 
     centre: np.ndarray
     spread: np.ndarray
@@ -35,7 +41,10 @@ class Standardised:
         largest = np.abs(X).max(axis=0, initial=0.0)
         unit = np.where(largest > 0.0, largest, 1.0)  # so that no square overflows
         centre = share @ (X / unit)
-        spread = np.sqrt(share @ (X / unit - centre) ** 2)
+        away = X / unit - _medians(X, share) / unit
+        apart = share @ (away != 0.0)
+        rare = np.sqrt(share @ away**2 / np.where(apart > 0.0, apart, 1.0))
+        spread = np.maximum(np.sqrt(share @ (X / unit - centre) ** 2), _RARE * rare)
         varies = spread > 1e-10
         centre, spread = unit * centre, unit * spread
         kept = np.flatnonzero(varies) if varies.any() else np.arange(1)  # a kernel needs something to look at
@@ -51,6 +60,15 @@ class Standardised:
     def unit(self) -> np.ndarray:
         """The spread of the columns that are kept."""
         return self.spread[self.kept]
+
+
+def _medians(X: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """The smallest value of each column below or at which half of the weight lies."""
+    order = X.argsort(axis=0)
+    below = np.cumsum(share[order], axis=0)
+    middle = (below >= 0.5 - 1e-12).argmax(axis=0)
+    columns = np.arange(X.shape[1])
+    return X[order[middle, columns], columns]
 
 
 @dataclass(frozen=True)

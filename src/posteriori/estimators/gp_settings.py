@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from posteriori.estimators.settings import is_number
 from posteriori.models.kernels import ARD, RBF, Constant, Kernel, Linear
+from posteriori.threads import one_blas_thread
 
 __all__ = ["default_kernel", "fingerprint", "jax_at_work", "seed_of", "validate_gp"]
 
@@ -70,6 +71,8 @@ def validate_gp(estimator: Any) -> None:
         raise ValueError(f"batch_size={size!r} must be None or a whole number of at least 1.")
     for name in ("learning_rate", "tol"):
         value = getattr(estimator, name)
+        if name == "learning_rate" and value is None:
+            continue
         if not is_number(value) or not 0.0 <= float(value) < np.inf:
             raise ValueError(f"{name}={value!r} must be a number that is not negative.")
     if not isinstance(estimator.calibrate, (bool, np.bool_)):
@@ -93,7 +96,7 @@ def seed_of(estimator: Any) -> int:
 
 @contextmanager
 def jax_at_work(device: str | None) -> Iterator[None]:
-    """JAX in double precision, on the device asked for: nothing of it remains afterwards."""
+    """JAX in double precision, on the device asked for, and BLAS in one thread; afterwards all is as it was."""
     try:
         import jax
         import optax  # noqa: F401
@@ -105,7 +108,7 @@ def jax_at_work(device: str | None) -> Iterator[None]:
         where = None if device is None else jax.devices(device)[0]
     except RuntimeError:
         raise ValueError(f"device={device!r} is not available: JAX has {jax.devices()[0].platform!r} only.") from None
-    with jax.enable_x64(True), jax.default_device(where):
+    with jax.enable_x64(True), jax.default_device(where), one_blas_thread():
         yield
 
 

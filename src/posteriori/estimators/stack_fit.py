@@ -10,8 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from posteriori.estimators.gp_fit import Epochs, GPSolution, Learning, chunk_size, in_batches
+from posteriori.estimators.gp_fit import (
+    Epochs,
+    GPSolution,
+    Learning,
+    chunk_size,
+    chunks_together,
+    in_batches,
+    inducing_spread,
+)
 from posteriori.estimators.gp_rows import Rows, inducing_inputs, typical_distance
+from posteriori.inference.ascent import NOT_FINITE
 from posteriori.inference.energy import covariance_of
 from posteriori.inference.ep import belief
 from posteriori.inference.solution import Status
@@ -19,9 +28,11 @@ from posteriori.inference.stack_training import StackPlan, StackState, initial_s
 from posteriori.maths.integrals import even_nodes
 from posteriori.maths.whitening import quadratic
 from posteriori.models.gp import SparseGP
-from posteriori.models.gp_stack import StackedGP, mean_map
+from posteriori.models.gp_stack import HiddenLayer, StackedGP, mean_map
+from posteriori.models.kernels import RBF, Kernel
+from posteriori.models.likelihood import Likelihood
 
-__all__ = ["FittedStack", "fit_stack", "start_stack"]
+__all__ = ["FittedStack", "fit_layers", "fit_stack", "start_stack"]
 
 _LEAST_AVERAGE, _MOST_AVERAGE = 0.02, 0.5
 """Bounds of the share of a batch in the last layer's sites."""
@@ -29,6 +40,8 @@ _WARM_UP = 50
 """Steps over which the learning rate comes up."""
 _PREDICTION_SAMPLES = 64
 _MAP_ROWS = 5000
+_HIDDEN_SPREAD = 10.0
+"""How far inducing inputs of a layer on top of others may move: what they see moves too."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,26 @@ def _moments(
     return model.last.functions(free["last"], mean @ A, beyond + quadratic(covariance, A))
 
 
+def fit_layers(
+    rows: Rows,
+    kernel: Kernel,
+    likelihood: Likelihood,
+    K: int,
+    widths: tuple[int, ...],
+    n_inducing: int,
+    how: Learning,
+    *,
+    n_samples: int,
+    averaged: bool,
+) -> FittedStack:
+    """Hidden layers of these widths, if any, below a layer whose sites are tied."""
+    spread = _HIDDEN_SPREAD if widths else inducing_spread(len(rows.y) / n_inducing)
+    hidden = tuple(HiddenLayer(RBF(), width) for width in widths)
+    model = StackedGP(hidden, SparseGP(kernel, likelihood, K, inducing_spread=spread))
+    free = start_stack(model, rows, n_inducing, how.seed, averaged)
+    return fit_stack(model, rows, free, how, n_samples=n_samples if hidden else 1, averaged=averaged)
+
+
 def start_stack(model: StackedGP, rows: Rows, n_inducing: int, seed: int, averaged: bool) -> dict[str, Any]:
     """Free parameters to begin with: every layer does nothing, inducing inputs are carried up with the rows."""
     Z, _ = inducing_inputs(rows.X, rows.c, n_inducing, seed)
@@ -92,7 +125,7 @@ def start_stack(model: StackedGP, rows: Rows, n_inducing: int, seed: int, averag
 def fit_stack(
     model: StackedGP, rows: Rows, free: dict[str, Any], how: Learning, *, n_samples: int, averaged: bool
 ) -> FittedStack:
-    """Climb the energy; where the last sites are averages, end with those over all rows."""
+    """Climb the energy, and see all rows once more; where the last sites are averages, end with those over all rows."""
     batches = in_batches(rows, how.batch_size, how.seed)
     n_batches = batches.y.shape[0]
     start = jax.tree.map(jnp.asarray, free)
@@ -119,10 +152,9 @@ def fit_stack(
             seed=how.seed + i,
         )
 
-    climb = how.climb(advance, state, noisy=True)
-    state, energy, n_last = climb.state, climb.energy, 0
-    if averaged:
-        # an epoch in which nothing else moves: the average over all batches
+    def epoch(state: StackState, most: float) -> tuple[StackState, float]:
+        """Every batch once, its share in the last sites at most so much; nothing else moves."""
+        total = 0.0
         for first in range(0, n_batches, size):
             i = first + np.arange(size)
             real = i < n_batches
@@ -131,17 +163,28 @@ def fit_stack(
                 climb.jitter,
                 batch=np.minimum(i, n_batches - 1),
                 rate=0.0,
-                sum_step=np.where(real, np.minimum(1.0 / (1.0 + i), _MOST_AVERAGE if n_batches == 1 else 1.0), 0.0),
+                sum_step=np.where(real, np.minimum(1.0 / (1.0 + i), most), 0.0),
                 seed=how.seed + climb.n_steps + i,
             )
-            energy, n_last = float(energies.mean()), n_last + size
-        q = belief(state.precision, state.shift)
-        mean, covariance = q.mean, q.covariance
+            total += float(energies[real].sum())
+        return state, total / n_batches
+
+    climb = how.climb(advance, state, noisy=chunks_together(n_batches))
+    state, status, energy = climb.state, climb.status, climb.energy
+    try:
+        if averaged:
+            state, _ = epoch(state, _MOST_AVERAGE if n_batches == 1 else 1.0)
+        _, energy = epoch(state, 0.0)
+    except KeyboardInterrupt:
+        state, status = climb.state, Status.INTERRUPTED
+    if not np.isfinite(energy):
+        raise FloatingPointError(NOT_FINITE.format(climb.jitter))
+    if averaged:
+        mean, covariance, _ = belief(state.precision, state.shift)
     else:
         mean, covariance = state.free["last"]["mean"], covariance_of(state.free["last"]["root"])
-    if how.checkpoint is not None and climb.status is not Status.INTERRUPTED:
+    if how.checkpoint is not None and status is not Status.INTERRUPTED:
         how.checkpoint.remove()
-    solution = GPSolution(
-        climb.status, energy, climb.n_steps, (climb.n_steps + n_last) / n_batches, climb.jitter, None, climb.trace
-    )
+    n_passes = climb.n_steps / n_batches + (2 if averaged else 1)
+    solution = GPSolution(status, energy, climb.n_steps, n_passes, climb.jitter, None, climb.trace)
     return FittedStack(model, jax.tree.map(np.asarray, state.free), np.asarray(mean), np.asarray(covariance), solution)

@@ -1,13 +1,18 @@
 """Climbing an energy whose steps are compiled in chunks: when to slow down, when to stop, what to do about NaN.
 
 The learning rate stays as it is while the energy rises by more than `tol` of its own size from one chunk to the next;
-then it is cut, and after the third cut the climb ends. So the energy decides, not a number of epochs. Where rows come
-in batches or samples, energies are noisy: then means of five chunks are compared, and a rise must exceed their noise.
+then it is cut, and after the third cut the climb ends. So the energy decides, not a number of epochs.
+
+Where rows come in batches or samples, energies are noisy, and slow progress hides in the noise. Then a line is laid
+through the second half of all chunks since the last cut, and its rise must exceed `tol` and twice its standard error:
+the longer a rate has served, the slower a rise is seen. Long steps wander about in the noise, and shorter ones need
+time to make up for it: every rate serves at least half as long as the one before, and the first two cuts come at the
+latest when a half and three quarters of all steps are taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -20,7 +25,8 @@ __all__ = ["NOT_FINITE", "Ascent", "Chunk", "Position", "ascend"]
 
 _CUT = 0.3
 _CUTS = 3
-_NOISY_WINDOW = 5
+_FEWEST = 5
+"""Points that a line is laid through, at least."""
 _JITTERS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 """What is added to the diagonal of K_zz, in units of its mean, if less did not do."""
 
@@ -48,6 +54,8 @@ class Position(NamedTuple):
     n_cuts: int = 0
     since: tuple[float, ...] = ()
     """Energies of the chunks since the last cut."""
+    n_before: int = 0
+    """Chunks between the last two cuts."""
     jitter: float = _JITTERS[0]
 
 
@@ -74,10 +82,10 @@ def ascend(
     *,
     tol: float,
     max_iter: int,
-    noisy: bool = False,
+    noisy: int = 0,
     watch: Callable[[Any, Position, Chunk], None] | None = None,
 ) -> Ascent:
-    """Climb until the energy rises no more; the best state seen is kept.
+    """Climb until the energy rises no more; the best state seen is kept or, if energies are noisy, the last.
 
     Parameters
     ----------
@@ -88,11 +96,11 @@ def ascend(
     at : Position
         Steps taken so far and the learning rate.
     tol : float
-        Relative rise of the energy, chunk by chunk, that is worth going on for.
+        Relative rise of the energy that is worth going on for.
     max_iter : int
         Steps, at most.
-    noisy : bool
-        Whether energies are of batches, and vary.
+    noisy : int
+        If energies are of batches or samples: how many chunks make a mean to be compared; 0 if there is no noise.
     watch : callable, optional
         Told of every chunk.
 
@@ -104,28 +112,30 @@ def ascend(
     began = perf_counter()
     trace: list[Chunk] = []
     best = (-np.inf, state)
-    window = _NOISY_WINDOW if noisy else 1
     status = Status.ITERATION_LIMIT
     try:
-        while at.n_steps < max_iter:
+        while at.n_steps < max_iter and at.n_cuts < _CUTS:
             after, energies = advance(state, at.n_steps, at.rate, at.jitter)
             if not np.isfinite(energies).all():
                 at, state = _steadier(at), best[1]
                 continue
             state = after
-            now = float(energies[len(energies) // 2 :].mean())
+            now = float((energies if noisy else energies[len(energies) // 2 :]).mean())
             at = at._replace(n_steps=min(at.n_steps + len(energies), max_iter), since=(*at.since, now))
-            level = float(np.mean(at.since[-window:])) if len(at.since) >= window else -np.inf
-            if level >= best[0]:
-                best = (level, state)
-            if _rests(np.array(at.since), window, tol):
-                at = at._replace(n_cuts=at.n_cuts + 1, rate=_CUT * at.rate, since=at.since[-window:])
+            if noisy or now >= best[0]:
+                best = (now, state)
+            if _rests_in_noise(at, noisy, tol, max_iter) if noisy else _rests(at.since, tol):
+                at = at._replace(
+                    n_cuts=at.n_cuts + 1,
+                    rate=_CUT * at.rate,
+                    since=() if noisy else at.since[-1:],
+                    n_before=len(at.since),
+                )
             trace.append(Chunk(at.n_steps, now, at.rate, perf_counter() - began))
             if watch is not None:
                 watch(state, at, trace[-1])
-            if at.n_cuts == _CUTS:
-                status = Status.CONVERGED
-                break
+        if at.n_cuts >= _CUTS:
+            status = Status.CONVERGED
     except KeyboardInterrupt:
         if not trace:
             raise
@@ -133,14 +143,23 @@ def ascend(
     return Ascent(best[1], status, at.n_steps, at.jitter, trace)
 
 
-def _rests(energies: np.ndarray, window: int, tol: float) -> bool:
-    """Whether the last chunks are no higher than those before: by `tol` for each of them, and by their noise."""
-    if len(energies) < 2 * window:
+def _rests(energies: Sequence[float], tol: float) -> bool:
+    """Whether the last chunk is hardly higher than the one before."""
+    return len(energies) > 1 and bool(energies[-1] - energies[-2] < tol * max(abs(energies[-1]), 1.0))
+
+
+def _rests_in_noise(at: Position, together: int, tol: float, max_iter: int) -> bool:
+    """Whether a line through the second half of the energies hardly rises, or no more than by chance."""
+    if at.n_cuts < _CUTS - 1 and at.n_steps >= (1.0 - 0.5 ** (at.n_cuts + 1)) * max_iter:
+        return True
+    n = len(at.since) // (2 * together)
+    if n < _FEWEST or len(at.since) < 0.5 * at.n_before:
         return False
-    before, after = energies[-2 * window : -window], energies[-window:]
-    rise = after.mean() - before.mean()
-    noise = np.sqrt((before.var() + after.var()) / window) if window > 1 else 0.0
-    return bool(rise < max(window * tol * max(abs(after.mean()), 1.0), noise))
+    late = np.array(at.since[-n * together :]).reshape(n, together).mean(axis=1)
+    x = np.arange(n) - 0.5 * (n - 1)
+    slope = x @ late / (x @ x)
+    error = np.sqrt(((late - late.mean() - slope * x) ** 2).sum() / (n - 2) / (x @ x))
+    return bool(n * slope < max(tol * max(abs(late.mean()), 1.0), 2.0 * n * error))
 
 
 def _steadier(at: Position) -> Position:

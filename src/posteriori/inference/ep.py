@@ -26,8 +26,7 @@ by w either,
 
 .. math:: -\frac1{2\alpha} \log(1 - \alpha t w) + \frac{m^2 t - 2 m s + \alpha s^2 w}{2 (1 - \alpha t w)} .
 
-At the fixed point it is stationary in
-sites and cavities, so that its gradient by anything else holds both still; `Sweep` carries what such a gradient needs.
+At the fixed point it is stationary in sites and cavities, so that its gradient by anything else holds both still.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from jax import Array
 
 from posteriori.maths.whitening import inverse_factor
 
-__all__ = ["Belief", "Projection", "Sites", "Sweep", "belief", "left_out", "site_of", "site_sums", "sweep"]
+__all__ = ["Belief", "Projection", "Sites", "Sweep", "belief", "left_out", "site_of", "site_sums", "slopes", "sweep"]
 
 LogExpectation = Callable[[Array, Array], tuple[Array, Array, Array]]
 """From means and variances of the latents (K, n): l (n,), and its derivatives by both (K, n)."""
@@ -77,14 +76,13 @@ class Belief(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """One visit to every site: where it should go, the rows' part of the energy, and gradients with sites held."""
+    """One visit to every site: where it should go, the rows' part of the energy, and what `slopes` needs."""
 
     target: Sites
     energy: Array
-    by_A: Array
-    by_beyond: Array
-    latent_mean: Array
-    latent_variance: Array
+    mean: Array
+    spread_A: Array
+    by_variance: Array
 
 
 def site_sums(A: Array, sites: Sites, c: Array) -> tuple[Array, Array]:
@@ -132,5 +130,11 @@ def sweep(q: Belief, rows: Projection, sites: Sites, c: Array, log_expectation: 
     target = site_of(m_c, w_c, by_mean, by_variance, power)
     log_left = -0.5 * jnp.log(left) / power if power > 0 else 0.5 * t * w
     share = log_left + 0.5 * (m * m * t - 2.0 * m * s + power * s * s * w) / left
-    by_A = q.mean.T @ (c * (s - t * m)) - ((c * t)[:, None] * SA).sum(0)
-    return Sweep(target, (c * (value + share.sum(0))).sum(), by_A, (c * by_variance).sum(0), m_c, beyond + w_c)
+    return Sweep(target, (c * (value + share.sum(0))).sum(), m, SA, by_variance)
+
+
+def slopes(q: Belief, visit: Sweep, sites: Sites, c: Array) -> Projection:
+    """Derivatives of the energy by what rows see, sites and cavities held."""
+    t, s = sites
+    by_A = q.mean.T @ (c * (s - t * visit.mean)) - ((c * t)[:, None] * visit.spread_A).sum(0)
+    return Projection(by_A, (c * visit.by_variance).sum(0))

@@ -5,8 +5,10 @@ Adam along the gradient of the energy, sites held (`ep`). The plan of the steps 
 damping) is data, so that one compilation serves for learning, for the last sweeps to the fixed point and for the exact
 sums over all rows at the end.
 
-With one batch, P and r are summed anew at each step. With several they are running averages over batches: during an
-epoch in which nothing moves, with weights 1, 1/2, 1/3, ..., they become the sums over all rows, exactly.
+With one batch, P and r are summed anew at each step. With several, they take up at once what a batch's sites have
+moved by, so that the next batch knows of it; and as a learned kernel makes them age, they are drawn towards what each
+batch says of the sums over all rows. In an epoch in which nothing moves, that with weights 1, 1/2, 1/3, ... makes them
+these sums, exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from posteriori.inference.ep import Belief, Projection, Sites, belief, site_sums, sweep
+from posteriori.inference.ep import Belief, Projection, Sites, belief, site_sums, slopes, sweep
 
 __all__ = ["Batches", "Model", "Plan", "State", "Trace", "final_belief", "initial_state", "moves_of", "run_plan"]
 
@@ -105,23 +107,31 @@ def run_plan(
             precision = state.precision + now.sum_step * (n_batches * precision - state.precision)
             shift = state.shift + now.sum_step * (n_batches * shift - state.shift)
         q = belief(precision, shift)
-        slopes: dict[str, Free] = {}
+        of_likelihood: dict[str, Free] = {}
 
         def expected(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
             out = model.expected(state.free, mean, variance, y, c, power)
-            slopes["free"] = out.by_free
+            of_likelihood["free"] = out.by_free
             return out.value, out.by_mean, out.by_variance
 
         visit = sweep(q, Projection(A, beyond), sites, c, expected, power)
-        (uphill,) = back((visit.by_A, visit.by_beyond))
-        log_prior, of_prior = jax.value_and_grad(model.log_prior)(state.free, start)
-        uphill = jax.tree.map(lambda a, b, p: n_batches * (a + b) + p, uphill, slopes["free"], of_prior)
-        downhill = jax.tree.map(lambda g, moving: -g if moving else jnp.zeros_like(g), uphill, moves)
-        update, moments = _optimiser().update(downhill, state.moments)
-        free = jax.tree.map(lambda old, u: old - now.rate * u, state.free, update)
+
+        def learn() -> tuple[Free, Any]:
+            (uphill,) = back(tuple(slopes(q, visit, sites, c)))
+            of_prior = jax.grad(model.log_prior)(state.free, start)
+            uphill = jax.tree.map(lambda a, b, p: n_batches * (a + b) + p, uphill, of_likelihood["free"], of_prior)
+            downhill = jax.tree.map(lambda g, moving: -g if moving else jnp.zeros_like(g), uphill, moves)
+            update, moments = _optimiser().update(downhill, state.moments)
+            return jax.tree.map(lambda old, u: old - now.rate * u, state.free, update), moments
+
+        free, moments = jax.lax.cond(now.rate > 0.0, learn, lambda: (state.free, state.moments))
         moved = sites.towards(visit.target, now.site_step)
+        if n_batches > 1:
+            change = site_sums(A, Sites(*(new - old for new, old in zip(moved, sites, strict=True))), c)
+            precision, shift = precision + change[0], shift + change[1]
         all_sites = Sites(*(a.at[now.batch].set(b) for a, b in zip(state.sites, moved, strict=True)))
-        return State(free, all_sites, precision, shift, moments), Trace(q.log_partition, visit.energy, log_prior)
+        trace = Trace(q.log_partition, visit.energy, model.log_prior(state.free, start))
+        return State(free, all_sites, precision, shift, moments), trace
 
     return jax.lax.scan(step, state, plan)
 
