@@ -107,11 +107,11 @@ def test_nothing_global_changes(make):
 
 
 @few_steps
-@pytest.mark.parametrize(("settled", "atol"), [(None, 1e-2), (1e-9, 1e-4)], ids=["as it comes", "to the end"])
+@pytest.mark.parametrize(("settled", "atol"), [(None, 1.5e-2), (1e-9, 1e-4)], ids=["as it comes", "to the end"])
 def test_rows_in_batches_come_to_the_same_fixed_point(settled, atol, monkeypatch):
     if settled is not None:
         monkeypatch.setattr(gp_fit, "_SETTLED", settled)
-        monkeypatch.setattr(gp_fit, "_SETTLING_CHUNKS", 300)
+        monkeypatch.setattr(gp_fit, "_SETTLING_CHUNKS", 3000)
     whole, parts = gp(max_iter=0).fit(X, Y), batched(max_iter=0).fit(X, Y)
     np.testing.assert_allclose(parts.predict_proba(X), whole.predict_proba(X), rtol=0, atol=atol)
     assert parts.log_evidence_ == pytest.approx(whole.log_evidence_, abs=2 * atol)
@@ -119,7 +119,11 @@ def test_rows_in_batches_come_to_the_same_fixed_point(settled, atol, monkeypatch
 
 @few_steps
 def test_rows_in_batches_learn_about_the_same():
-    start, whole, parts = gp(max_iter=0).fit(X, Y), gp(max_iter=200).fit(X, Y), batched(learning_rate=0.1).fit(X, Y)
+    start, whole, parts = (
+        gp(max_iter=0).fit(X, Y),
+        gp(max_iter=200).fit(X, Y),
+        batched(learning_rate=0.1, max_iter=2000).fit(X, Y),
+    )
     assert np.abs(parts.predict_proba(X) - whole.predict_proba(X)).mean() < 0.05
     assert parts.log_evidence_ - start.log_evidence_ > 0.6 * (whole.log_evidence_ - start.log_evidence_) > 1.0
 

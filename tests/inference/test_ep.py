@@ -12,7 +12,7 @@ from scipy.special import ndtr
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
-from posteriori.inference.ep import Projection, Sites, belief, site_of, site_sums, slopes, sweep  # noqa: E402
+from posteriori.inference.ep import Projection, Sites, belief, levelled, site_of, site_sums, slopes, sweep  # noqa: E402
 from posteriori.maths.argmax import Rule  # noqa: E402
 from posteriori.models.gp import SparseGP  # noqa: E402
 from posteriori.models.kernels import RBF, Constant  # noqa: E402
@@ -305,6 +305,38 @@ def test_the_belief_is_the_gaussian_of_the_sums():
         np.testing.assert_allclose(q.mean[k], np.linalg.solve(P, shift[k]), rtol=1e-10, atol=1e-12)
         log_partition += -0.5 * np.linalg.slogdet(P)[1] + 0.5 * shift[k] @ np.linalg.solve(P, shift[k])
     assert q.log_partition == pytest.approx(log_partition, rel=1e-12)
+
+
+def test_a_common_level_is_brought_to_where_the_fixed_point_has_it():
+    """All of it follows from the sites that are returned, and differences between latents see as good as nothing."""
+    model = model_of()
+    free = free_of(model) | {"log_scale": jnp.asarray([0.3, -0.2, 1.0])}
+    A, _ = model.project(free, X, JITTER)
+    rng = np.random.default_rng(2)
+    sites = Sites(jnp.asarray(rng.gamma(2.0, 50.0, size=(K, N))), jnp.asarray(rng.normal(3.0, 40.0, size=(K, N))))
+    c = rng.uniform(0.5, 2.0, N)
+    sums = site_sums(A, sites, c)
+    unit = model.level(free)
+    np.testing.assert_allclose(unit, np.exp([-0.3, 0.2, -1.0]), rtol=1e-12)
+    before = belief(*sums)
+    q, moved = levelled(before, A, sites, *sums, unit)
+    again = belief(*site_sums(A, moved, c))
+    for mine, expected in zip(q, again, strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=1e-9, atol=1e-9)
+    assert np.abs(unit @ before.mean).max() > 0.1
+    np.testing.assert_allclose(unit @ q.mean, 0.0, atol=1e-6)
+    np.testing.assert_array_equal(moved.precision, sites.precision)
+    shifts = (moved.shift - sites.shift) / sites.precision / unit[:, None]  # one function, added to every class
+    np.testing.assert_allclose(shifts, np.tile(shifts[0], (K, 1)), rtol=1e-9, atol=1e-12)
+
+
+def test_at_the_fixed_point_there_is_no_common_level():
+    model = model_of()
+    free = free_of(model)
+    end = settled(model, free, X, Y, ONES)
+    A, _ = model.project(free, X, JITTER)
+    q = belief(*site_sums(A, Sites(end["precision"], end["shift"]), ONES))
+    np.testing.assert_allclose(model.level(free) @ q.mean, 0.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5])

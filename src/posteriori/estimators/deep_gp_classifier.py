@@ -46,7 +46,7 @@ class DeepGPClassifier(GaussianProcessClassifier):
         Rows of a step. Left out, 256, or 1,024 of more than 10,000.
     learning_rate : float, optional
         Of Adam, at first; it falls as the energy rises less. Left out, 0.02.
-    tol : float, default 0.0005
+    tol : float, default 0.001
         Relative rise of the energy, over the second half of the steps at one learning rate, that is worth going on for.
     max_iter : int, default 10000
 
@@ -72,7 +72,7 @@ class DeepGPClassifier(GaussianProcessClassifier):
         calibrate: bool = True,
         batch_size: int | None = None,
         learning_rate: float | None = None,
-        tol: float = 5e-4,
+        tol: float = 1e-3,
         max_iter: int = 10_000,
         classes: Any = None,
         class_weight: Any = None,

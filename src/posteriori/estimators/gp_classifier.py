@@ -46,7 +46,7 @@ class GPClassifier(GaussianProcessClassifier):
         Rows in a step; None takes all up to 2,048, else 1,024.
     learning_rate : float, optional
         Of Adam, at first; it falls as the energy rises less. Left out, 0.1, or 0.03 with several batches.
-    tol : float, default 0.0005
+    tol : float, default 0.001
         Relative rise of the energy over ten steps that is worth going on for; with several batches, over the second
         half of the steps at one learning rate.
     max_iter : int, default 10000
@@ -104,7 +104,7 @@ class GPClassifier(GaussianProcessClassifier):
         calibrate: bool = True,
         batch_size: int | None = None,
         learning_rate: float | None = None,
-        tol: float = 5e-4,
+        tol: float = 1e-3,
         max_iter: int = 10_000,
         classes: Any = None,
         class_weight: Any = None,

@@ -39,7 +39,19 @@ from jax import Array
 
 from posteriori.maths.whitening import inverse_factor
 
-__all__ = ["Belief", "Projection", "Sites", "Sweep", "belief", "left_out", "site_of", "site_sums", "slopes", "sweep"]
+__all__ = [
+    "Belief",
+    "Projection",
+    "Sites",
+    "Sweep",
+    "belief",
+    "left_out",
+    "levelled",
+    "site_of",
+    "site_sums",
+    "slopes",
+    "sweep",
+]
 
 LogExpectation = Callable[[Array, Array], tuple[Array, Array, Array]]
 """From means and variances of the latents (K, n): l (n,), and its derivatives by both (K, n)."""
@@ -97,6 +109,27 @@ def belief(precision: Array, shift: Array) -> Belief:
     covariance = jnp.swapaxes(inverse, -1, -2) @ inverse
     mean = (covariance @ shift[..., None])[..., 0]
     return Belief(mean, covariance, -jnp.log(diagonal).sum() + 0.5 * (shift * mean).sum())
+
+
+def levelled(q: Belief, A: Array, sites: Sites, precision: Array, shift: Array, unit: Array) -> tuple[Belief, Sites]:
+    r"""The same sites around another common level of all classes, the one that they have at the fixed point.
+
+    A likelihood sees differences of the latents only. A function u^T a(x) added to all of them, in units of class k
+    e_k u^T a, moves sites with it, s -> s + t e_k u^T a, and has only the prior against it: sweeps would take for ever
+    to bring it to rest. There, as slopes of a likelihood sum to zero over classes, sum_k e_k mean_k = 0; with S_k the
+    covariances, that is so for
+
+    .. math:: \Big(\sum_k e_k^2 (I - S_k)\Big) u = -\sum_k e_k\, mean_k .
+    """
+    identity = jnp.eye(A.shape[0])
+    seen = identity - q.covariance
+    weight = jnp.einsum("k,kij->ij", unit**2, seen) + _LEAST * identity
+    u = -jnp.linalg.solve(weight, unit @ q.mean)
+    mean = q.mean + unit[:, None] * (seen @ u)
+    moved = shift + unit[:, None] * (precision @ u)
+    log_partition = q.log_partition + 0.5 * ((moved * mean).sum() - (shift * q.mean).sum())
+    level = unit[:, None] * (u @ A)
+    return Belief(mean, q.covariance, log_partition), Sites(sites.precision, sites.shift + sites.precision * level)
 
 
 def left_out(m: Array, w: Array, prior: Array, sites: Sites, power: float) -> tuple[Array, Array]:

@@ -5,7 +5,8 @@ Adam along the gradient of the energy, sites held (`ep`). The plan of the steps 
 damping) is data, so that one compilation serves for learning, for the last sweeps to the fixed point and for the exact
 sums over all rows at the end.
 
-With one batch, P and r are summed anew at each step. With several, they take up at once what a batch's sites have
+With one batch, P and r are summed anew at each step, and the common level of all classes is brought to where the fixed
+point has it. With several, they take up at once what a batch's sites have
 moved by, so that the next batch knows of it; and as a learned kernel makes them age, they are drawn towards what each
 batch says of the sums over all rows. In an epoch in which nothing moves, that with weights 1, 1/2, 1/3, ... makes them
 these sums, exactly.
@@ -21,7 +22,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from posteriori.inference.ep import Belief, Projection, Sites, belief, site_sums, slopes, sweep
+from posteriori.inference.ep import Belief, Projection, Sites, belief, levelled, site_sums, slopes, sweep
 
 __all__ = ["Batches", "Model", "Plan", "State", "Trace", "final_belief", "initial_state", "moves_of", "run_plan"]
 
@@ -36,6 +37,9 @@ class Model(Protocol):
 
     def expected(self, free: Free, mean: Array, variance: Array, y: Array, c: Array, power: float) -> Any:
         """The likelihood's l and its slopes; its slopes by the free parameters, summed over rows."""
+
+    def level(self, free: Free) -> Array:
+        """What one is, added to the latents of all classes, in units of each of them."""
 
     def log_prior(self, free: Free, start: Free) -> Array:
         """Log-density of the free parameters."""
@@ -107,6 +111,8 @@ def run_plan(
             precision = state.precision + now.sum_step * (n_batches * precision - state.precision)
             shift = state.shift + now.sum_step * (n_batches * shift - state.shift)
         q = belief(precision, shift)
+        if n_batches == 1:
+            q, sites = levelled(q, A, sites, precision, shift, model.level(state.free))
         of_likelihood: dict[str, Free] = {}
 
         def expected(mean: Array, variance: Array) -> tuple[Array, Array, Array]:

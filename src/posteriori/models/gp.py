@@ -89,6 +89,10 @@ class SparseGP:
         scale = jnp.exp(free["log_scale"])[:, None]
         return scale * mean, scale * scale * variance
 
+    def level(self, free: Free) -> Array:
+        """What one is, added to f of all classes, in units of each g, (K,)."""
+        return jnp.exp(-free["log_scale"])
+
     def latents(self, free: Free, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Means and variances of what the likelihood sees: f with its noise."""
         mean, variance = self.functions(free, mean, variance)
