@@ -65,7 +65,7 @@ GPflow: `SVGP` with `MultiClass` (RobustMax), one kernel for all classes. GPyTor
 `SVGP` has a kernel and inducing inputs for every class and `SoftmaxLikelihood(mixing_weights=False)`; `DeepGP` has two
 layers of these, a hidden one of {WIDTH} nodes about the principal axes, and 10 samples; both predict by 64. Peers'
 probabilities are made to add up to one, and their logarithms not taken below that of the machine epsilon. Every method
-runs once, in a fresh process on one core of the CPU, its library having been imported before by another; "seconds" are
+runs once, in a fresh process with its own number of threads; its library was imported before by another. "seconds" are
 those of the whole process, with its imports, compilation and predictions. Those of a step and of an epoch are medians,
 without the first chunk of steps or the first epoch, which compile. "times" is seconds in units of ours with as many
 layers."""
@@ -149,10 +149,9 @@ def root() -> Path:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables of a process with one thread and no GPU, our sources on its path."""
+    """Return the variables of a process with no GPU, our sources on its path."""
     path = os.pathsep.join(filter(None, (str(root() / "src"), os.environ.get("PYTHONPATH"))))
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return os.environ | threads | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    return os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 
 
 def page(lines: list[dict[str, Any]]) -> str:

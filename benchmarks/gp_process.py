@@ -2,13 +2,12 @@
 
 The folder has split.npz: X, y to fit, `new` to predict. Left in it are P.npy, class probabilities of the new rows, and
 said.json, what the fit has to say. LIMIT is the number of epochs, or of steps at most where a method knows when to
-stop; 0 is no limit. Nothing is imported before the process is kept to one core, and then only what METHOD needs.
+stop; 0 is no limit. Only what METHOD needs is imported.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -110,10 +109,7 @@ METHODS = {
 
 
 def main(method: str, folder: Path, limit: int) -> None:
-    """Keep to one core, read, fit, predict, write."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-
+    """Read, fit, predict, write."""
     import numpy as np
 
     with np.load(folder / "split.npz") as split:

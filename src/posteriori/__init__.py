@@ -28,6 +28,7 @@ _HOME = {
     "ConvergenceWarning": "posteriori.exceptions",
     "SeparationWarning": "posteriori.exceptions",
     "SingularWarning": "posteriori.exceptions",
+    "StorageError": "posteriori.exceptions",
     "CalibratedClassifier": "posteriori.estimators",
     "DeepGPClassifier": "posteriori.estimators",
     "GPClassifier": "posteriori.estimators",
@@ -40,6 +41,10 @@ _HOME = {
     "Utility": "posteriori.decision",
     "decide": "posteriori.decision",
     "UtilityClassifier": "posteriori.estimators",
+    "TableEncoder": "posteriori.estimators",
+    "load": "posteriori.storage",
+    "save": "posteriori.storage",
+    "to_onnx": "posteriori.storage.onnx_export",
     "walkthrough": "posteriori.report",
 }
 
@@ -68,12 +73,17 @@ __all__ = [
     "Solution",
     "Status",
     "StochasticGradient",
+    "StorageError",
+    "TableEncoder",
     "Utility",
     "UtilityClassifier",
     "UtilityCurveDisplay",
     "__version__",
     "decide",
     "kernels",
+    "load",
+    "save",
+    "to_onnx",
     "walkthrough",
 ]
 
@@ -87,9 +97,16 @@ if TYPE_CHECKING:
         GaussianClassifier,
         GPClassifier,
         SoftmaxRegression,
+        TableEncoder,
         UtilityClassifier,
     )
-    from posteriori.exceptions import ApproximationWarning, ConvergenceWarning, SeparationWarning, SingularWarning
+    from posteriori.exceptions import (
+        ApproximationWarning,
+        ConvergenceWarning,
+        SeparationWarning,
+        SingularWarning,
+        StorageError,
+    )
     from posteriori.inference import LBFGS, GradientDescent, Newton, Solution, Status, StochasticGradient
     from posteriori.models import GaussianPrior, NormalInverseWishartPrior, RidgePrior
     from posteriori.report import (
@@ -99,6 +116,8 @@ if TYPE_CHECKING:
         UtilityCurveDisplay,
         walkthrough,
     )
+    from posteriori.storage import load, save
+    from posteriori.storage.onnx_export import to_onnx
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
-"""What posteriori warns of: each kind of trouble has a class of its own, so that it can be filtered or raised."""
+"""What posteriori warns of and raises: each kind of trouble has a class of its own, to be filtered or caught."""
 
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["ApproximationWarning", "ConvergenceWarning", "SeparationWarning", "SingularWarning"]
+__all__ = ["ApproximationWarning", "ConvergenceWarning", "SeparationWarning", "SingularWarning", "StorageError"]
 
 
 class SeparationWarning(ConvergenceWarning):
@@ -15,3 +15,7 @@ class ApproximationWarning(UserWarning):
 
 class SingularWarning(UserWarning):
     """A covariance has no inverse: too few rows for its features, or a feature that is constant within a class."""
+
+
+class StorageError(ValueError):
+    """A file holds no model that can be read: it is damaged, of another kind, or from a newer version."""

@@ -8,7 +8,7 @@ import typer
 
 import posteriori
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 
 
 class Markup(StrEnum):
@@ -16,6 +16,41 @@ class Markup(StrEnum):
 
     markdown = "markdown"
     latex = "latex"
+
+
+class Model(StrEnum):
+    """What can be fitted."""
+
+    auto = "auto"
+    softmax = "softmax"
+    bayes = "bayes"
+    gaussian = "gaussian"
+    gp = "gp"
+    deep_gp = "deep-gp"
+
+
+class Form(StrEnum):
+    """How tables are written."""
+
+    csv = "csv"
+    parquet = "parquet"
+    jsonl = "jsonl"
+
+
+Tables = Annotated[
+    list[str],
+    typer.Argument(metavar="TABLE...", help="CSV or Parquet files, patterns, or - for a CSV on standard input."),
+]
+Stored = Annotated[str, typer.Argument(metavar="MODEL", help="A model file, as written by `posteriori fit --out`.")]
+Out = Annotated[str | None, typer.Option(metavar="FILE", help="Write here instead of the screen.")]
+Format = Annotated[
+    Form | None, typer.Option("--format", help="How to write; otherwise by the name of the file, or CSV.")
+]
+Keep = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="Columns of the table to repeat first; repeatable.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -30,7 +65,20 @@ def main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Probabilistic multiclass classification."""
+    """Probabilistic multiclass classification: from a table to probabilities, and to the decision that follows.
+
+    A first look:
+
+        posteriori demo
+
+        posteriori fit penguins.csv --target species --out penguins.model
+
+        posteriori evaluate penguins.model new.csv
+
+        posteriori predict penguins.model new.csv --out predictions.csv
+
+        posteriori decide penguins.model new.csv --utility utility.csv
+    """
 
 
 @app.command()
@@ -39,6 +87,132 @@ def demo() -> None:
     from posteriori.cli.demo import run
 
     run()
+
+
+@app.command()
+def fit(
+    table: Tables,
+    target: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the classes.")],
+    model: Annotated[Model, typer.Option(help="What to fit; auto compares them on rows held out.")] = Model.auto,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Store the model in this file.")] = None,
+    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column with weights of the rows.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; repeatable.")] = None,
+    seed: Annotated[int, typer.Option(help="For what is drawn at random.")] = 0,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Fit a model to a table.
+
+    Columns may hold numbers, text, dates, and gaps: they are encoded by rules that the summary shows. Rows without a
+    target are left out.
+
+    For example:
+
+        posteriori fit penguins.csv --target species --out penguins.model
+
+        posteriori fit 'part-*.parquet' --target species --model bayes --drop island
+    """
+    from posteriori.cli.fit import run
+    from posteriori.cli.saying import told
+
+    with told(debug):
+        run(table, target, model.value, out, weight, drop or [], seed, json)
+
+
+@app.command()
+def evaluate(
+    model: Stored,
+    table: Tables,
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column with the classes, if it has another name now.")
+    ] = None,
+    utility: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="Also say what decisions by these utilities were worth.")
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Score a stored model on rows whose classes are known.
+
+    For example:
+
+        posteriori evaluate penguins.model test.csv
+
+        posteriori evaluate penguins.model test.csv --utility utility.csv --json
+    """
+    from posteriori.cli.evaluate import run
+    from posteriori.cli.saying import told
+
+    with told(debug):
+        run(model, table, target, utility, json)
+
+
+@app.command()
+def predict(
+    model: Stored,
+    table: Tables,
+    out: Out = None,
+    form: Format = None,
+    keep: Keep = None,
+    interval: Annotated[
+        float | None, typer.Option(metavar="LEVEL", help="Credible intervals of the probabilities, such as 0.95.")
+    ] = None,
+    uncertainty: Annotated[
+        bool, typer.Option("--uncertainty", help="Where uncertainty comes from: the world, or too few rows.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Predict classes and their probabilities.
+
+    One row each, in the order of the table: `prediction`, then `p(class)` for every class.
+
+    For example:
+
+        posteriori predict penguins.model new.csv
+
+        posteriori predict penguins.model new.csv --interval 0.95 --keep id --out predictions.parquet
+
+        cat new.csv | posteriori predict penguins.model - --format jsonl
+    """
+    from posteriori.cli.predict import run
+    from posteriori.cli.saying import told
+
+    with told(debug):
+        run(model, table, out, form and form.value, keep or [], interval, uncertainty)
+
+
+@app.command()
+def decide(
+    model: Stored,
+    table: Tables,
+    utility: Annotated[
+        Path, typer.Option(metavar="CSV", help="Utilities: actions in the first line, one line for every class.")
+    ],
+    out: Out = None,
+    form: Format = None,
+    keep: Keep = None,
+    debug: Debug = False,
+) -> None:
+    """Choose the action with the highest expected utility, row by row.
+
+    Written are `action`, the expected utility of every action, by how much the best is better than the second best
+    (`margin`), and what knowing the truth before acting would be worth (`value_of_information`).
+
+    For example, with this utility.csv:
+
+        state,treat,wait
+
+        ill,10,-50
+
+        well,-5,0
+
+        posteriori decide patients.model new.csv --utility utility.csv --keep id --out actions.csv
+    """
+    from posteriori.cli.decide import run
+    from posteriori.cli.saying import told
+
+    with told(debug):
+        run(model, table, utility, out, form and form.value, keep or [])
 
 
 @app.command()

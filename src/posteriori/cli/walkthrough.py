@@ -1,11 +1,11 @@
 """The walkthrough on the command line: as plain text, to the screen or to a file."""
 
-import os
 from pathlib import Path
 
 import typer
 
 from posteriori import walkthrough
+from posteriori.files import replacing
 
 
 def run(format: str, digits: int, alpha: float, out: Path | None) -> None:
@@ -16,25 +16,11 @@ def run(format: str, digits: int, alpha: float, out: Path | None) -> None:
         if out is None:
             typer.echo(text, nl=False)
         else:
-            write(out, text)
+            with replacing(out) as temporary:
+                temporary.write_text(text, encoding="utf-8", newline="\n")
     except (ValueError, OSError) as error:
         typer.echo(f"Error: {_sentence(error, out)}", err=True)
         raise typer.Exit(2) from None
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all: under another name in the same folder first, then renamed."""
-    path = path.resolve()  # a link keeps pointing to the file
-    if path.exists() and not path.is_file():
-        raise OSError(None, "it is no regular file")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _sentence(error: Exception, out: Path | None) -> str:

@@ -7,6 +7,7 @@ from posteriori.estimators.deep_gp_classifier import DeepGPClassifier
 from posteriori.estimators.gaussian_classifier import GaussianClassifier
 from posteriori.estimators.gp_classifier import GPClassifier
 from posteriori.estimators.softmax_regression import SoftmaxRegression
+from posteriori.estimators.table_encoder import TableEncoder
 from posteriori.estimators.utility_classifier import UtilityClassifier
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "GPClassifier",
     "GaussianClassifier",
     "SoftmaxRegression",
+    "TableEncoder",
     "UtilityClassifier",
 ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from posteriori.files import replacing
 from posteriori.inference.ascent import Position
 
 __all__ = ["Checkpoint"]
@@ -34,16 +34,10 @@ class Checkpoint:
         """Write a state and how far the climb had come."""
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
         head = json.dumps({"fingerprint": self.fingerprint, **position._asdict()})
+        named: dict[str, Any] = {f"leaf_{i}": leaf for i, leaf in enumerate(leaves)}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                named: dict[str, Any] = {f"leaf_{i}": leaf for i, leaf in enumerate(leaves)}
-                np.savez(file, head=np.array(head), **named)
-            os.replace(name, self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with replacing(self.path) as temporary, temporary.open("wb") as file:
+            np.savez(file, head=np.array(head), **named)
 
     def load(self, like: Any) -> tuple[Any, Position] | None:
         """The state and position kept, or None if there is no file; `like` has the shape of the state.

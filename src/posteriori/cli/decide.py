@@ -1,0 +1,29 @@
+"""Decisions from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from posteriori.cli.rows import model_and_table, require_columns
+from posteriori.data.table_files import write_file
+from posteriori.decision import Utility, decide
+
+
+def run(
+    path: str, tables: Sequence[str], utility: Path, out: str | None, form: str | None, keep: Sequence[str]
+) -> None:
+    """Load, read, predict, decide, write."""
+    worth = Utility.from_csv(utility)
+    model, table = model_and_table(path, tables)
+    require_columns(table, keep, "--keep")
+    worth = worth.ordered(model.classes_)
+    decisions = decide(model.predict_proba(table), worth, classes=model.classes_)
+    columns: dict[str, Any] = {name: table[name] for name in keep}
+    columns["action"] = pa.array([str(action) for action in decisions.actions])
+    columns |= {f"utility({action})": decisions.expected_utility[:, a] for a, action in enumerate(worth.actions)}
+    columns |= {"margin": decisions.margin, "value_of_information": decisions.value_of_information}
+    write_file(pa.table(columns), out, form)

@@ -1,0 +1,61 @@
+"""Predictions from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from posteriori.cli.rows import model_and_table, require_columns
+from posteriori.data.table_files import write_file
+
+
+def run(
+    path: str,
+    tables: Sequence[str],
+    out: str | None,
+    form: str | None,
+    keep: Sequence[str],
+    interval: float | None,
+    uncertainty: bool,
+) -> None:
+    """Load, read, predict, write."""
+    model, table = model_and_table(path, tables)
+    require_columns(table, keep, "--keep")
+    columns: dict[str, Any] = {name: table[name] for name in keep}
+    P = model.predict_proba(table)
+    columns["prediction"] = _labels(model.classes_[P.argmax(axis=1)])
+    columns |= {f"p({name})": P[:, k] for k, name in enumerate(model.classes_)}
+    if interval is not None:
+        lower, upper = _asked(model, "predict_interval", "--interval")(_encoded(model, table), interval)
+        for k, name in enumerate(model.classes_):
+            columns |= {f"p({name}) lower": lower[:, k], f"p({name}) upper": upper[:, k]}
+    if uncertainty:
+        parts = _asked(model, "uncertainty", "--uncertainty")(_encoded(model, table))
+        columns |= {"total": parts.total, "aleatoric": parts.aleatoric, "epistemic": parts.epistemic}
+    write_file(pa.table(columns), out, form)
+
+
+def _encoded(model: Any, table: pa.Table) -> Any:
+    """The table as the last step of a pipeline sees it."""
+    return model[:-1].transform(table) if hasattr(model, "steps") else table
+
+
+def _asked(model: Any, method: str, option: str) -> Any:
+    """A method of the classifier, which not all have."""
+    last = model[-1] if hasattr(model, "steps") else model
+    if not hasattr(last, method):
+        raise ValueError(
+            f"{option} needs a posterior, which {type(last).__name__} has not: fit with --model bayes, gaussian or gp."
+        )
+    return getattr(last, method)
+
+
+def _labels(labels: np.ndarray) -> pa.Array:
+    """Labels in a column, those of mixed kinds as text."""
+    try:
+        return pa.array(labels)
+    except (pa.ArrowException, TypeError):
+        return pa.array([str(label) for label in labels])

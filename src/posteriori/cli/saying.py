@@ -1,0 +1,76 @@
+"""What commands say: tables on the screen, notes beside them, and errors in a sentence."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["listed", "note", "said", "say_json", "told"]
+
+_ADVICE = "This should not have happened: run the command again with --debug to see where, and please report it."
+
+
+@contextmanager
+def told(debug: bool) -> Iterator[None]:
+    """Turn what goes wrong into a sentence and an exit code: 2 for what the user can mend, 1 for what is our fault."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        try:
+            yield
+        except (typer.Exit, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            typer.echo("Interrupted.", err=True)
+            raise typer.Exit(130) from None
+        except Exception as error:
+            if debug:
+                raise
+            ours = not isinstance(error, (ValueError, TypeError, OSError, ImportError))
+            typer.echo(f"Error: {_sentence(error)}", err=True)
+            if ours:
+                typer.echo(_ADVICE, err=True)
+            raise typer.Exit(1 if ours else 2) from None
+        finally:
+            for text in dict.fromkeys(str(warning.message) for warning in caught if _concerns_users(warning)):
+                note(text)
+
+
+def note(text: str) -> None:
+    """Say something that is no result, and must not be mistaken for one."""
+    typer.echo(f"Note: {text}", err=True)
+
+
+def said() -> Console:
+    """Where results are printed."""
+    return Console(highlight=False, soft_wrap=False)
+
+
+def say_json(value: dict[str, Any]) -> None:
+    """Print a result for programs."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def listed(*columns: str) -> Table:
+    """A table without lines; numbers to the right of the first column."""
+    table = Table(box=None, padding=(0, 0, 0, 2), header_style="dim", show_header=any(columns))
+    for i, name in enumerate(columns):
+        table.add_column(name, justify="left" if i == 0 else "right")
+    return table
+
+
+def _concerns_users(warning: warnings.WarningMessage) -> bool:
+    return not issubclass(warning.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning))
+
+
+def _sentence(error: BaseException) -> str:
+    """The error's own words, on one line; the operating system's with the file they are about."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    return " ".join(str(error).split()) or type(error).__name__

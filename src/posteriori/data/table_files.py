@@ -1,0 +1,167 @@
+"""Tables in files: CSV, Parquet and JSON lines, read as Arrow tables and written atomically."""
+
+from __future__ import annotations
+
+import glob
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posteriori.files import replacing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FORMATS", "format_of", "read_files", "write_file"]
+
+FORMATS = ("csv", "parquet", "jsonl")
+_SUFFIXES = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl"}
+_COMPRESSED = (".gz", ".bz2")
+_STDIN = "-"
+_FIRST_BYTES = 65_536
+"""Of a CSV, read to see what separates its fields."""
+
+
+def read_files(paths: Sequence[str], *, text: Collection[str] = ()) -> pa.Table:
+    """One table from files, patterns such as ``part-*.parquet``, or ``-`` for a CSV on standard input.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        Tables that follow one another; columns are matched by name.
+    text : collection of str
+        Columns of CSV files that are text, even where all of it looks like numbers.
+
+    Raises
+    ------
+    ValueError
+        If a file cannot be read as what its name says, or tables do not fit together.
+    FileNotFoundError
+        If there is no such file.
+    """
+    import pyarrow as pa
+
+    names = [name for path in paths for name in _matching(path)]
+    tables = [_read(name, text) for name in names]
+    try:
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ValueError(f"{names[0]} and the files after it have columns that do not fit together: {error}") from None
+
+
+def format_of(path: str) -> str:
+    """What a file is, by its name.
+
+    Examples
+    --------
+    >>> format_of("rows.csv.gz"), format_of("rows.parquet"), format_of("-")
+    ('csv', 'parquet', 'csv')
+    """
+    if path == _STDIN:
+        return "csv"
+    name = Path(path)
+    suffix = Path(name.stem).suffix if name.suffix in _COMPRESSED else name.suffix
+    if suffix.lower() not in _SUFFIXES:
+        raise ValueError(f"{path} is of no kind that is known by its name: use one of {', '.join(_SUFFIXES)}.")
+    return _SUFFIXES[suffix.lower()]
+
+
+def write_file(table: pa.Table, path: str | None, form: str | None = None) -> None:
+    """Write a table to a file, or to standard output if there is none; `form` is one of FORMATS, or by the name."""
+    form = form or ("csv" if path is None else format_of(path))
+    if path is None:
+        if form == "parquet":
+            raise ValueError("Parquet cannot be written to the screen: name a file, or choose csv or jsonl.")
+        _write(table, sys.stdout.buffer, form)
+        sys.stdout.buffer.flush()
+        return
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        _write(table, file, form)
+
+
+def _matching(path: str) -> list[str]:
+    """The files that a pattern stands for."""
+    if path == _STDIN or not glob.has_magic(path) or Path(path).exists():
+        return [path]
+    found = sorted(glob.glob(path, recursive=True))
+    if not found:
+        raise FileNotFoundError(f"No file matches {path}.")
+    return found
+
+
+def _read(path: str, text: Collection[str]) -> pa.Table:
+    import pyarrow as pa
+
+    if path != _STDIN and not Path(path).is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    form = format_of(path)
+    try:
+        if form == "parquet":
+            import pyarrow.parquet as parquet
+
+            table = parquet.read_table(path)
+        elif form == "jsonl":
+            import pyarrow.json as json
+
+            table = json.read_json(path)
+        else:
+            table = _read_csv(path, text)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise ValueError(f"{_name(path)} cannot be read as {form}: {_first_line(error)}") from None
+    if table.num_rows == 0 or table.num_columns == 0:
+        raise ValueError(f"{_name(path)} has no rows.")
+    return table
+
+
+def _read_csv(path: str, text: Collection[str]) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    with sys.stdin.buffer if path == _STDIN else pa.input_stream(path) as source:
+        content = source.read()
+    if not content.strip():
+        raise ValueError(f"{_name(path)} is empty.")
+    return csv.read_csv(
+        pa.BufferReader(content),
+        parse_options=csv.ParseOptions(delimiter=_separator(path, content[:_FIRST_BYTES]), newlines_in_values=True),
+        convert_options=csv.ConvertOptions(strings_can_be_null=True, column_types=dict.fromkeys(text, pa.string())),
+    )
+
+
+def _separator(path: str, start: bytes) -> str:
+    """What separates the fields: a tab by name, otherwise what the first line has most of."""
+    if ".tsv" in Path(path).suffixes:
+        return "\t"
+    first = start.split(b"\n", 1)[0]
+    return max(",;\t|", key=lambda mark: first.count(mark.encode()))
+
+
+def _write(table: pa.Table, file: Any, form: str) -> None:
+    if form == "parquet":
+        import pyarrow.parquet as parquet
+
+        parquet.write_table(table, file)
+    elif form == "csv":
+        from pyarrow import csv
+
+        csv.write_csv(table, file)
+    else:
+        _write_lines(table, file)
+
+
+def _write_lines(table: pa.Table, file: Any) -> None:
+    """One JSON object a line; what is missing is null."""
+    import json
+
+    for batch in table.to_batches(max_chunksize=10_000):
+        lines = [json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) for row in batch.to_pylist()]
+        file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def _name(path: str) -> str:
+    return "Standard input" if path == _STDIN else path
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,170 @@
+"""Saving and loading models, and describing what is in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import sklearn
+
+from posteriori.exceptions import StorageError
+from posteriori.storage import format as files
+from posteriori.storage.registry import of_type
+from posteriori.storage.tree import MALFORMED, decode, encode
+
+__all__ = ["describe", "load", "save"]
+
+_TOLD = ("status", "n_iter", "n_passes", "objective", "gap", "energy", "structure", "approximation")
+"""Of a solution, in a description."""
+_LINEAR = ("SoftmaxRegression", "BayesianSoftmaxRegression")
+
+
+def save(model: Any, path: Any) -> None:
+    """Store a model in a file, without pickle.
+
+    Predictions of the loaded model are the same to the last bit, on the same machine and libraries. Rows are not
+    stored. An error leaves a file that was there as it was.
+
+    Parameters
+    ----------
+    model : estimator of posteriori, or a scikit-learn Pipeline that ends with one; fitted or not
+    path : str or Path
+        Any name will do; ".safetensors" says what is inside.
+
+    Raises
+    ------
+    TypeError
+        Where the model holds what cannot be stored: functions, and estimators of other libraries.
+    """
+    from posteriori import __version__
+
+    stored = of_type(type(model))
+    if stored is None or stored.how != "estimator":
+        kind = type(model)
+        raise TypeError(
+            f"model is a {kind.__module__}.{kind.__qualname__}, which cannot be stored: give an estimator of "
+            "posteriori, or a scikit-learn Pipeline that ends with one."
+        )
+    tree, tensors = encode(model)
+    document = {
+        "format": files.FORMAT,
+        "library": __version__,
+        "libraries": {"numpy": np.__version__, "scikit-learn": sklearn.__version__},
+        "class": stored.name,
+        "about": encode(_about(model))[0],
+        "model": tree,
+    }
+    files.write(path, document, tensors)
+
+
+def load(path: Any) -> Any:
+    """The model in a file written by `save`; nothing in the file is executed.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Raises
+    ------
+    StorageError
+        A ValueError: the file is damaged, no model, or from a newer version of posteriori.
+    """
+    document, tensors = files.read(path)
+    return _read_in(path, lambda: _checked(decode(document.get("model"), tensors), document.get("class")))
+
+
+def describe(path: Any) -> dict[str, Any]:
+    """What a file holds, from its header alone; whether the file is whole is not looked at.
+
+    Returns
+    -------
+    dict
+        "class", "fitted", "classes", "n_features", "features" (names or None), "estimators" (the class of each
+        estimator, from the outermost in), "training" (status, iterations, evidence), "format", "library" (version of
+        posteriori) and "libraries".
+    """
+    document = files.read_document(path)
+    about = _read_in(path, lambda: dict(decode(document.get("about"), {})))
+    told = {"class": document.get("class"), **about}
+    return told | {key: document.get(key) for key in ("format", "library", "libraries")}
+
+
+def _read_in(path: Any, decoded: Callable[[], Any]) -> Any:
+    """What is decoded; whatever is wrong with it is said in one sentence."""
+    try:
+        return decoded()
+    except StorageError as error:
+        raise StorageError(f"{path} cannot be read: {error}.") from None
+    except MALFORMED as error:
+        raise StorageError(f"{path} cannot be read: what is in it does not fit together ({error}).") from None
+
+
+def _about(model: Any) -> dict[str, Any]:
+    """What is told of a model without loading it: plain values alone."""
+    chain = _chain(model)
+    classes = _learned(chain, "classes_")
+    names, width = _learned(chain, "feature_names_in_"), _learned(chain, "n_features_in_")
+    return {
+        "fitted": classes is not None or width is not None,  # a transformer has no classes
+        "classes": None if classes is None else _plain(classes),
+        "n_features": width,
+        "features": None if names is None else _plain(names),
+        "estimators": [type(each).__name__ for each in chain],
+        "training": {} if classes is None else _training(chain[-1]),
+    }
+
+
+def _chain(model: Any) -> list[Any]:
+    """The model, and the estimators in it, from the outermost to the one that learned the classes."""
+    chain = [model]
+    while len(chain) < 100:
+        now = chain[-1]
+        if hasattr(now, "steps") and now.steps:
+            inner = now.steps[-1][1]
+        else:
+            inner = getattr(now, "estimator_", getattr(now, "estimator", None))
+        if inner is None or isinstance(inner, str):
+            break
+        chain.append(inner)
+    return chain
+
+
+def _learned(chain: list[Any], name: str) -> Any:
+    """Of the outermost estimator that has it."""
+    return next((getattr(each, name) for each in chain if hasattr(each, name)), None)
+
+
+def _plain(labels: np.ndarray) -> list[Any]:
+    return list(labels) if labels.dtype.kind in "mM" else labels.tolist()
+
+
+def _training(model: Any) -> dict[str, Any]:
+    """How the fit went, in a few plain values."""
+    solution = getattr(model, "solution_", None)
+    told = {name: getattr(solution, name) for name in _TOLD if hasattr(solution, name)}
+    if "status" in told:
+        told["status"] = told["status"].name.lower()
+    elif solution is None:
+        told |= {"n_iter": model.n_iter_} if hasattr(model, "n_iter_") else {}
+    with suppress(AttributeError, ValueError):  # a model may refuse it
+        told["log_evidence"] = model.log_evidence_
+    if hasattr(model, "class_count_"):
+        told["class_count"] = model.class_count_.tolist()
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in told.items()}
+
+
+def _checked(model: Any, name: Any) -> Any:
+    """The model, if it is one and what was learned fits its classes and features: else predictions would not fail."""
+    stored = of_type(type(model))
+    if stored is None or stored.how != "estimator" or stored.name != name:
+        raise StorageError("it holds no model")
+    for each in _chain(model):
+        if type(each).__name__ in _LINEAR and "coef_" in vars(each):
+            K, D = len(each.classes_), each.n_features_in_
+            if np.shape(each.coef_) != (K, D) or np.shape(each.intercept_) != (K,):
+                raise StorageError(
+                    f"its coefficients have shape {np.shape(each.coef_)}, and there are {K} classes and {D} features"
+                )
+    return model

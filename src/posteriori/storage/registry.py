@@ -1,0 +1,226 @@
+"""Which classes may be in a file, each by a short name that never changes. Nothing else is stored, or loaded.
+
+A class is added by one line. Its name in files stays when it is moved or renamed; what is stored of it may grow by
+fields that have a default, all else is a new format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+__all__ = ["Stored", "by_name", "of_type"]
+
+How = Literal["estimator", "fields", "attributes", "enum"]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How objects of a class are stored.
+
+    Attributes
+    ----------
+    name : str
+        In files.
+    home : str
+        The module that defines the class; imported when an object of it is made.
+    how : {"estimator", "fields", "attributes", "enum"}
+        Constructor's parameters and all that was fitted; the fields of a dataclass or named tuple; the attributes
+        named here; a member by its name.
+    attributes : tuple of str
+        For "attributes"; others of the object are caches, and made anew.
+    lean : callable, optional
+        State as a dict -> what is stored of it: without rows, and what can be made again.
+    prepare : callable, optional
+        Called with the object before its state is read.
+    finish : callable, optional
+        Called with the object after its state is set.
+    deferred : bool
+        Whether objects are made when they are first needed, as their module imports JAX.
+    """
+
+    name: str
+    home: str
+    how: How
+    attributes: tuple[str, ...] = ()
+    lean: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    prepare: Callable[[Any], Any] | None = None
+    finish: Callable[[Any], Any] | None = None
+    deferred: bool = False
+    type_name: str = ""
+    """Of the class, where it is not the name in files."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Module and name of the class."""
+        return self.home, self.type_name or self.name
+
+    @property
+    def type(self) -> Any:
+        """The class itself."""
+        return getattr(import_module(self.home), self.type_name or self.name)
+
+
+def by_name(name: Any) -> Stored | None:
+    """The class that files call so."""
+    return _BY_NAME.get(name) if isinstance(name, str) else None
+
+
+def of_type(cls: type) -> Stored | None:
+    """The entry of a class; not of one derived from it, which may hold more."""
+    return _BY_KEY.get((cls.__module__, cls.__qualname__))
+
+
+def _without_rows(state: dict[str, Any]) -> dict[str, Any]:
+    """A Gaussian classifier's statistics are all it needs, but for choosing its prior anew: rows are not stored."""
+    kept = state.get("_kept")
+    if kept is None:
+        return state
+    none = slice(0, 0)
+    return state | {"_kept": type(kept)(kept.X[none].copy(), kept.codes[none], kept.weights[none], kept.n_seen)}
+
+
+def _derived(model: Any) -> None:
+    """After partial_fit a Gaussian classifier is derived when asked for, from rows that are not stored."""
+    if "_statistics" in vars(model):
+        _ = model._fit
+
+
+def _without_first_rows(state: dict[str, Any]) -> dict[str, Any]:
+    """The first rows of the first call serve to recognise a second pass."""
+    return state | {"_first_rows": None}
+
+
+def _without_function(state: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in state.items() if name != "f_"}
+
+
+def _interpolating(isotonic: Any) -> None:
+    if hasattr(isotonic, "X_thresholds_"):
+        isotonic._build_f(isotonic.X_thresholds_, isotonic.y_thresholds_)
+
+
+def _estimators() -> list[Stored]:
+    ours, sk = "posteriori.estimators", "sklearn"
+    return [
+        Stored("SoftmaxRegression", f"{ours}.softmax_regression", "estimator"),
+        Stored("BayesianSoftmaxRegression", f"{ours}.bayesian_softmax", "estimator"),
+        Stored(
+            "GaussianClassifier", f"{ours}.gaussian_classifier", "estimator", lean=_without_rows, prepare=_derived
+        ),
+        Stored("GPClassifier", f"{ours}.gp_classifier", "estimator"),
+        Stored("DeepGPClassifier", f"{ours}.deep_gp_classifier", "estimator"),
+        Stored("TableEncoder", f"{ours}.table_encoder", "estimator"),
+        Stored("UtilityClassifier", f"{ours}.utility_classifier", "estimator"),
+        Stored("CalibratedClassifier", f"{ours}.calibrated_classifier", "estimator"),
+        Stored("ConformalClassifier", f"{ours}.conformal_classifier", "estimator"),
+        # of scikit-learn, what a pipeline of numbers needs
+        Stored("Pipeline", f"{sk}.pipeline", "estimator"),
+        Stored("StandardScaler", f"{sk}.preprocessing._data", "estimator"),
+        Stored("MinMaxScaler", f"{sk}.preprocessing._data", "estimator"),
+        Stored("RobustScaler", f"{sk}.preprocessing._data", "estimator"),
+        Stored("SimpleImputer", f"{sk}.impute._base", "estimator"),
+        Stored("PCA", f"{sk}.decomposition._pca", "estimator"),
+        Stored("CalibratedClassifierCV", f"{sk}.calibration", "estimator"),
+        Stored(
+            "IsotonicRegression", f"{sk}.isotonic", "estimator", lean=_without_function, finish=_interpolating
+        ),
+    ]  # fmt: skip
+
+
+def _parts() -> list[Stored]:
+    inference, models, ours = "posteriori.inference", "posteriori.models", "posteriori.estimators"
+    return [
+        Stored("Status", f"{inference}.solution", "enum"),
+        Stored("Solution", f"{inference}.solution", "fields"),
+        Stored("BayesianSolution", f"{inference}.solution", "fields"),
+        Stored("TraceEntry", f"{inference}.solution", "fields"),
+        Stored("EvidencePoint", f"{inference}.evidence", "fields"),
+        Stored("SeparatedClasses", f"{models}.separation", "fields"),
+        # solvers
+        Stored("Automatic", f"{inference}.automatic", "fields"),
+        Stored("Newton", f"{inference}.newton", "fields"),
+        Stored("LBFGS", f"{inference}.lbfgs", "fields"),
+        Stored("GradientDescent", f"{inference}.descent", "fields"),
+        Stored("StochasticGradient", f"{inference}.stochastic", "fields"),
+        # partial_fit
+        Stored(
+            "Sequential",
+            f"{ours}.sequential",
+            "attributes",
+            ("_last", "precision", "average", "moments", "n_visited", "n_pass", "n_rows", "_first_rows"),
+            lean=_without_first_rows,
+        ),
+        Stored("Averaged", f"{inference}.stochastic", "fields"),
+        Stored("RunningMoments", f"{inference}.stochastic", "fields"),
+        # priors, posteriors
+        Stored("GaussianPrior", f"{models}.prior", "fields"),
+        Stored("NormalInverseWishartPrior", f"{models}.wishart_prior", "fields"),
+        Stored("RidgePrior", f"{models}.wishart_prior", "fields"),
+        Stored("DiagonalPrecision", f"{models}.precision", "fields"),
+        Stored("KroneckerPrecision", f"{models}.precision", "fields"),
+        Stored("MatrixPrecision", f"{models}.precision", "fields"),
+        Stored("Coordinates", f"{models}.coordinates", "fields"),
+        Stored("FullPosterior", f"{inference}.posterior", "attributes", ("mean", "basis", "common", "factor")),
+        Stored(
+            "KroneckerPosterior",
+            f"{inference}.posterior",
+            "attributes",
+            ("mean", "levels", "latent_basis", "_log_det_common", "spread", "directions", "shrunk"),
+        ),
+        Stored(
+            "DiagonalPosterior",
+            f"{inference}.posterior",
+            "attributes",
+            ("mean", "precisions", "centre", "latent_basis"),
+        ),
+        Stored("WeightedDraws", f"{inference}.importance", "attributes", ("thetas", "weights", "mean")),
+        # Gaussian classes
+        Stored("GaussianFit", f"{ours}.gaussian_fit", "fields"),
+        Stored("GaussianSolution", f"{ours}.gaussian_fit", "fields"),
+        Stored("KeptRows", f"{ours}.gaussian_choice", "fields"),
+        Stored("ClassDensities", f"{models}.class_densities", "fields"),
+        Stored("ClassStatistics", f"{models}.class_statistics", "fields"),
+        # Gaussian processes
+        Stored("RBF", f"{models}.kernels", "fields"),
+        Stored("Matern", f"{models}.kernels", "fields"),
+        Stored("Linear", f"{models}.kernels", "fields"),
+        Stored("ARD", f"{models}.kernels", "fields"),
+        Stored("Constant", f"{models}.kernels", "fields"),
+        Stored("Sum", f"{models}.kernels", "fields"),
+        Stored("Product", f"{models}.kernels", "fields"),
+        Stored("Units", f"{ours}.gp_rows", "fields", type_name="Standardised"),
+        Stored("FittedGP", f"{ours}.gp_fit", "fields", deferred=True),
+        Stored("FittedStack", f"{ours}.stack_fit", "fields", deferred=True),
+        Stored("GPSolution", f"{ours}.gp_fit", "fields", deferred=True),
+        Stored("SparseGP", f"{models}.gp", "fields", deferred=True),
+        Stored("StackedGP", f"{models}.gp_stack", "fields", deferred=True),
+        Stored("HiddenLayer", f"{models}.gp_stack", "fields", deferred=True),
+        Stored("ArgmaxLikelihood", f"{models}.likelihood", "fields", deferred=True, type_name="Argmax"),
+        Stored("SoftmaxLikelihood", f"{models}.likelihood", "fields", deferred=True, type_name="Softmax"),
+        Stored("Rule", "posteriori.maths.argmax", "fields", deferred=True),
+        Stored("Chunk", f"{inference}.ascent", "fields", deferred=True),
+        # tables
+        Stored("Encoding", "posteriori.data.encoder", "fields"),
+        Stored("ColumnEncoding", "posteriori.data.encoder", "fields"),
+        Stored("NumberPlan", "posteriori.data.encoder", "fields"),
+        Stored("CategoryPlan", "posteriori.data.encoder", "fields"),
+        Stored("DatePlan", "posteriori.data.encoder", "fields"),
+        # decisions
+        Stored(
+            "Utility", "posteriori.decision.utility", "attributes", ("matrix", "states", "actions", "function")
+        ),
+        Stored("Calibration", "posteriori.decision.conformal", "fields"),
+        Stored("SklearnCalibrated", "sklearn.calibration", "attributes",
+               ("estimator", "calibrators", "classes", "method"), type_name="_CalibratedClassifier"),
+        Stored("KFold", "sklearn.model_selection._split", "attributes", ("n_splits", "shuffle", "random_state")),
+        Stored(
+            "StratifiedKFold", "sklearn.model_selection._split", "attributes", ("n_splits", "shuffle", "random_state")
+        ),
+    ]  # fmt: skip
+
+
+_BY_NAME = {stored.name: stored for stored in (*_estimators(), *_parts())}
+_BY_KEY = {stored.key: stored for stored in _BY_NAME.values()}
