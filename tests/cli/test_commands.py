@@ -162,6 +162,18 @@ def test_evaluate_by_utility(folder, model):
     assert f"{said['realised']:.4g} realised" in ok(*arguments).stdout
 
 
+def test_evaluate_with_a_report(folder, tmp_path):
+    pytest.importorskip("altair")
+    page = tmp_path / "report.html"
+    arguments = ("evaluate", folder / "penguins.model", folder / "test.csv", "--report", page)
+    said = json.loads(ok(*arguments, "--json").stdout)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    assert f"{said['scores']['log_loss']['value']:.3f}" in text
+    assert str(page) in ok(*arguments).stdout.replace("\n", "")
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
 # predict
 
 

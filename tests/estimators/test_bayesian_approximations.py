@@ -1,15 +1,18 @@
 """Which posterior was chosen, why, and how far to trust it."""
 
 import warnings
+from importlib.resources import files
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.model_selection import StratifiedKFold
 
 import posteriori
-from posteriori import ApproximationWarning, BayesianSoftmaxRegression, GaussianPrior, Status
+from posteriori import ApproximationWarning, BayesianSoftmaxRegression, GaussianPrior, Status, TableEncoder
 
 DATA = {"iris": load_iris(return_X_y=True), "wine": load_wine(return_X_y=True)}
 
@@ -305,3 +308,23 @@ def test_laplace_s_evidence_is_that_of_importance_sampling(load, precision):
         warnings.simplefilter("ignore", ApproximationWarning)
         weighed = BayesianSoftmaxRegression(prior, approximation="importance", n_draws=4000).fit(X, y)
     assert laplace.log_evidence_ == pytest.approx(weighed.log_evidence_, abs=0.5)
+
+
+def test_where_the_evidence_prefers_hardly_any_prior_a_stronger_one_is_taken():
+    """Penguins with islands are all but separated: Laplace's evidence is blind to how little its posterior knows."""
+    with files("posteriori.data").joinpath("tables", "penguins.csv").open(encoding="utf-8") as file:
+        table = pd.read_csv(file)
+    columns = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g", "island"]
+    folds = StratifiedKFold(5, shuffle=True, random_state=0).split(table, table["species"])
+    train, test = (table.iloc[rows] for rows in list(folds)[3])
+    encoder = TableEncoder().fit(train[columns])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = BayesianSoftmaxRegression().fit(encoder.transform(train[columns]), train["species"])
+    solution = model.solution_
+    assert "16 times the precision of highest evidence" in solution.approximation_reason
+    assert solution.scores[solution.approximation] < 2.0 * solution.scores["plugin"] + 0.05
+    for rows in (train, test):
+        P = model.predict_proba(encoder.transform(rows[columns]))
+        truth = np.searchsorted(model.classes_, rows["species"])
+        assert -np.log(P[np.arange(len(P)), truth]).mean() < 0.02  # it was 0.98

@@ -129,6 +129,9 @@ def evaluate(
     utility: Annotated[
         Path | None, typer.Option(metavar="CSV", help="Also say what decisions by these utilities were worth.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="HTML", help="Write a page with charts, to be opened in a browser.")
+    ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -139,12 +142,14 @@ def evaluate(
         posteriori evaluate penguins.model test.csv
 
         posteriori evaluate penguins.model test.csv --utility utility.csv --json
+
+        posteriori evaluate penguins.model test.csv --report report.html
     """
     from posteriori.cli.evaluate import run
     from posteriori.cli.saying import told
 
     with told(debug):
-        run(model, table, target, utility, json)
+        run(model, table, target, utility, report, json)
 
 
 @app.command()

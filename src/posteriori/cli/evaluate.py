@@ -10,7 +10,9 @@ from posteriori.cli.rows import encoder_of, labels_of, model_and_table, require_
 from posteriori.cli.saying import listed, said, say_json
 from posteriori.decision import Utility, decide
 from posteriori.decision.scores import realised_utility
+from posteriori.files import replacing
 from posteriori.report.evaluation import Evaluation, evaluate
+from posteriori.report.page import report_page
 
 _MOST_CLASSES = 20
 _NAMES = {
@@ -22,7 +24,9 @@ _NAMES = {
 }
 
 
-def run(path: str, tables: Sequence[str], target: str | None, utility: Path | None, as_json: bool) -> None:
+def run(
+    path: str, tables: Sequence[str], target: str | None, utility: Path | None, report: Path | None, as_json: bool
+) -> None:
     """Load, read, score, and say what came out."""
     model, table = model_and_table(path, tables)
     target = _target(model, target)
@@ -31,11 +35,19 @@ def run(path: str, tables: Sequence[str], target: str | None, utility: Path | No
     P = model.predict_proba(table)
     y = labels_of(table, target)
     judged = evaluate(y, P, model.classes_)
-    worth = None if utility is None else _worth(judged, y, P, model.classes_, utility)
+    utilities = None if utility is None else Utility.from_csv(utility).ordered(model.classes_)
+    worth = None if utilities is None else _worth(y, P, model.classes_, utilities)
+    if report is not None:
+        title = f"{Path(path).stem}: evaluation"
+        page = report_page(model, table, y, judged, title=title, model_name=path, utility=utilities)
+        with replacing(report) as temporary:
+            temporary.write_text(page, encoding="utf-8")
     if as_json:
         say_json({"model": path, **judged.to_dict(), **({} if worth is None else {"utility": worth})})
     else:
         _print(judged, path, worth)
+        if report is not None:
+            said().print(f"\nReport: {report}", markup=False)
 
 
 def _target(model: Any, given: str | None) -> str:
@@ -48,9 +60,8 @@ def _target(model: Any, given: str | None) -> str:
     return str(encoder.target_)
 
 
-def _worth(judged: Evaluation, y: Any, P: Any, classes: Any, path: Path) -> dict[str, Any]:
+def _worth(y: Any, P: Any, classes: Any, utility: Utility) -> dict[str, Any]:
     """What decisions by these utilities were worth, beside the best single action for all rows."""
-    utility = Utility.from_csv(path).ordered(classes)
     decisions = decide(P, utility, classes=classes)
     fixed = {str(action): realised_utility(y, [action] * len(y), utility) for action in utility.actions}
     best = max(fixed, key=lambda action: fixed[action])

@@ -9,17 +9,21 @@ import numpy as np
 
 from posteriori.data import Target
 from posteriori.estimators.approximating import Approximated, approximate
-from posteriori.estimators.prior_search import mode_by_evidence, mode_of
+from posteriori.estimators.prior_search import Mode, mode_by_evidence, mode_of, with_stronger_prior
 from posteriori.estimators.settings import BayesianSettings
 from posteriori.estimators.standardising import StandardLikelihood
 from posteriori.estimators.structures import structure_for, structured_posterior
 from posteriori.inference import BayesianSolution, Solution, Status, run
 from posteriori.inference.jeffreys import JeffreysProblem, fisher_scoring
-from posteriori.inference.laplace import laplace
+from posteriori.inference.laplace import Laplace, laplace
 from posteriori.inference.posterior import Posterior
 from posteriori.models.prior import Prior
 
 __all__ = ["BayesianFit", "bayesian_fit"]
+
+_FAR_WORSE = 0.05
+"""Nats a row."""
+_STRONGER = (4.0, 16.0, 64.0, 256.0)
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,60 @@ def bayesian_fit(likelihood: StandardLikelihood, target: Target, settings: Bayes
     at_mode = found.laplace or laplace(found.objective, found.theta)
     try:
         fitted = approximate(likelihood.blocks, found.objective, at_mode, target, settings)
+        if _fails(fitted) and settings.prior in ("evidence", "ard"):
+            found, at_mode, fitted = _rescued(likelihood, target, settings, (K, D), found, at_mode, fitted)
+            prior = Prior(found.objective.mean, found.objective.prior)
     except KeyboardInterrupt:  # the mode is known: Laplace's posterior is what there is
         fitted = Approximated(at_mode.posterior, {"approximation_reason": "interrupted before another was found"})
         record["status"] = Status.INTERRUPTED
     record |= fitted.record
     log_evidence = at_mode.log_evidence if fitted.log_evidence is None else fitted.log_evidence
     return BayesianFit(found.theta, fitted.posterior, prior, log_evidence, _recorded(found.solution, record))
+
+
+def _fails(fitted: Approximated) -> bool:
+    """Whether left-out rows are predicted far worse than by the mode alone, by the best approximation there is."""
+    scores = fitted.record.get("scores", {})
+    return bool(scores) and _score(fitted) > 2.0 * scores["plugin"] + _FAR_WORSE
+
+
+def _score(fitted: Approximated) -> float:
+    return float(fitted.record["scores"][fitted.record["approximation"]])
+
+
+def _rescued(
+    likelihood: StandardLikelihood,
+    target: Target,
+    settings: BayesianSettings,
+    shape: tuple[int, int],
+    found: Mode,
+    at_mode: Laplace,
+    fitted: Approximated,
+) -> tuple[Mode, Laplace, Approximated]:
+    """Stronger priors, until a posterior predicts; the best of all is kept.
+
+    The evidence is Laplace's. Where rows are all but separated, it may prefer a prior so weak that the posterior has no
+    resemblance to a Gaussian.
+    """
+    best = found, at_mode, fitted
+    for factor in _STRONGER:
+        mode = with_stronger_prior(likelihood, settings, shape, found, factor)
+        if mode.solution.status is Status.INTERRUPTED:
+            break
+        curvature = laplace(mode.objective, mode.theta)
+        tried = approximate(likelihood.blocks, mode.objective, curvature, target, settings)
+        if "scores" not in tried.record:
+            break
+        if _score(tried) < _score(best[2]):
+            reason = f"{tried.record['approximation_reason']}, with {factor:g} times the precision of highest evidence"
+            best = (
+                mode,
+                curvature,
+                Approximated(tried.posterior, tried.record | {"approximation_reason": reason}, tried.log_evidence),
+            )
+        if not _fails(tried):
+            break
+    return best
 
 
 def _jeffreys(

@@ -19,7 +19,7 @@ from posteriori.models.precision import DiagonalPrecision
 from posteriori.models.prior import WEAK, WEAKEST
 from posteriori.models.softmax import SoftmaxObjective
 
-__all__ = ["Mode", "mode_by_evidence", "mode_of"]
+__all__ = ["Mode", "mode_by_evidence", "mode_of", "with_stronger_prior"]
 
 
 @dataclass
@@ -46,14 +46,10 @@ def mode_by_evidence(
     K, D = shape
     ard = settings.prior == "ard"
     centre = likelihood.coordinates.centre if settings.fit_intercept else None
-
     n_weights = D if ard else 1
 
     def problem_at(u: np.ndarray) -> SoftmaxObjective:
-        values = np.full((K, D + settings.fit_intercept), WEAK)
-        values[:, :D] = np.exp(u[:n_weights])
-        values[:, D:] = np.exp(u[n_weights:]) if u.size > n_weights else WEAK
-        return likelihood.objective(DiagonalPrecision(values, centre))
+        return _problem_at(likelihood, settings, shape, u)
 
     start = np.zeros(n_weights)
     theta = np.zeros((K, D + settings.fit_intercept))
@@ -83,6 +79,32 @@ def mode_by_evidence(
     theta, solution = _certified(objective, found, settings, len(evidence.path))
     same = theta is found.posterior.mean
     return Mode(objective, theta, solution, found if same else None, evidence.path, converged)
+
+
+def with_stronger_prior(
+    likelihood: StandardLikelihood, settings: BayesianSettings, shape: tuple[int, int], found: Mode, factor: float
+) -> Mode:
+    """The mode with the weights' precision multiplied by a factor, after a search by evidence."""
+    assert found.path
+    u = found.path[-1].u.copy()
+    n_weights = shape[1] if settings.prior == "ard" else 1
+    u[:n_weights] = np.minimum(u[:n_weights] + np.log(factor), HIGHEST)
+    objective = _problem_at(likelihood, settings, shape, u)
+    theta, solution = _solve(objective, settings, found.theta)
+    return Mode(objective, theta, solution, path=found.path, converged=found.converged)
+
+
+def _problem_at(
+    likelihood: StandardLikelihood, settings: BayesianSettings, shape: tuple[int, int], u: np.ndarray
+) -> SoftmaxObjective:
+    """The log posterior with log-precisions u: of all weights or of each feature's, then of the mean row's logit."""
+    K, D = shape
+    n_weights = D if settings.prior == "ard" else 1
+    values = np.full((K, D + settings.fit_intercept), WEAK)
+    values[:, :D] = np.exp(u[:n_weights])
+    values[:, D:] = np.exp(u[n_weights:]) if u.size > n_weights else WEAK
+    centre = likelihood.coordinates.centre if settings.fit_intercept else None
+    return likelihood.objective(DiagonalPrecision(values, centre))
 
 
 def _fixed_point(

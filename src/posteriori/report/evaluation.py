@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from posteriori.decision.scores import calibration_error, labels_and_weights
 
-__all__ = ["Evaluation", "Score", "evaluate"]
+__all__ = ["Evaluation", "Score", "evaluate", "proportion"]
 
 _BOOTSTRAP = 200
 _BOOTSTRAP_ROWS = 20_000
@@ -91,7 +91,7 @@ def evaluate(y: Any, probabilities: Any, classes: Any) -> Evaluation:
     resamples = _BOOTSTRAP if n <= _BOOTSTRAP_ROWS else 0
     calibration = calibration_error(codes, P, classes=np.arange(K), n_bootstrap=resamples)
     scores = {
-        "accuracy": _proportion(int((best == codes).sum()), n),
+        "accuracy": proportion(int((best == codes).sum()), n),
         "log_loss": _mean(surprise),
         "brier": _mean(((P - hits) ** 2).sum(axis=1)),
         "calibration_error": Score(calibration.corrected, calibration.lower, calibration.upper),
@@ -114,7 +114,7 @@ def _mean(values: np.ndarray) -> Score:
     return Score(mean, max(0.0, mean - _Z * error), mean + _Z * error)
 
 
-def _proportion(hits: int, n: int) -> Score:
+def proportion(hits: int, n: int) -> Score:
     """Share and Wilson's interval, which is sound also at 0 and 1."""
     share = hits / n
     centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
