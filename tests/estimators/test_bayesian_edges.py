@@ -414,3 +414,19 @@ def test_label_noise_and_weights_that_are_repetitions():
 def test_soft_labels_have_no_label_noise():
     with pytest.raises(ValueError, match="label_noise needs labels"):
         BayesianSoftmaxRegression(1.0, label_noise=0.1).fit(X, np.eye(3)[Y])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"predictive": "probit"}, {"posterior": "kronecker"}, {"posterior": "diagonal"}], ids=str
+)
+def test_rows_however_far_have_the_probabilities_of_their_direction(options):
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(60, 2)), np.arange(60) % 3
+    model = BayesianSoftmaxRegression(**options).fit(rows + labels[:, None], labels)
+    P = model.predict_proba(1e100 * rows)
+    for scale in (1e155, 1e200, 1e300):
+        np.testing.assert_allclose(model.predict_proba(scale * rows), P, atol=0.01)  # a node may change sides
+        assert np.isfinite(model.predict_interval(scale * rows)).all()
+        assert np.isfinite(model.uncertainty(scale * rows)).all()
+    mixed = model.predict_proba(np.vstack([rows, 1e300 * rows]))
+    np.testing.assert_array_equal(mixed[:60], model.predict_proba(rows))

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["BayesianSoftmaxRegression", "Uncertainty"]
 
 
+_LARGEST, _FAR = 1e308, 1e100
+
+
 class Uncertainty(NamedTuple):
     """Of predictions, in nats, (n,) each: total = aleatoric + epistemic."""
 
@@ -255,8 +258,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n, K) and joint covariance (n, K, K) of the logits of each row."""
         K = len(check_fitted(self).classes_)
-        mean = self._map(X, K, predicting.latent_means, self._posterior, self._offset)
-        covariance = self._map(X, K * K, predicting.latent_covariances, self._posterior)
+        mean = self._map(X, K, predicting.latent_means, self._posterior, self._offset, nearer=False)
+        covariance = self._map(X, K * K, predicting.latent_covariances, self._posterior, nearer=False)
         return mean.T, covariance.T.reshape(-1, K, K)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -394,11 +397,21 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         n_nodes = int(self.n_nodes) if K <= 100 else max(32, int(self.n_nodes) // 8)
         return self._map(X, K, predicting.quasi, self._posterior, self._offset, n_nodes, log)
 
-    def _map(self, X: Any, n_out: int, kernel: Any, *params: Any) -> np.ndarray:
-        """The kernel's values for all rows of X, in the fit's coordinates, (n_out, n)."""
+    def _map(self, X: Any, n_out: int, kernel: Any, *params: Any, nearer: bool = True) -> np.ndarray:
+        """The kernel's values for all rows of X, in the fit's coordinates, (n_out, n).
+
+        Of rows so far away that squares overflow, probabilities depend on the direction alone: with `nearer`, such rows
+        are replaced by nearer ones.
+        """
         blocks = self._blocks(X, n_out)
-        with one_blas_thread():
-            return blocks.map_rows(kernel, *params, heavy=True)
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+            values = blocks.map_rows(kernel, *params, heavy=True)
+            lost = np.flatnonzero(np.isnan(values).any(axis=0)) if nearer else np.array([], dtype=int)
+            if lost.size:
+                rows = np.clip(blocks.features(lost), -_LARGEST, _LARGEST)
+                rows *= _FAR / np.abs(rows).max(axis=1, keepdims=True)
+                values[:, lost] = MemoryBlocks(rows, None, None, n_out).map_rows(kernel, *params)
+            return values
 
     def _blocks(self, X: Any, n_out: int) -> MemoryBlocks:
         """New rows in the fit's coordinates, for kernels with n_out values a row."""

@@ -88,7 +88,9 @@ def probit(X: Any, posterior: Posterior, offset: np.ndarray, log: bool) -> np.nd
     K, n = F.shape
     k, m = np.triu_indices(K, 1)
     margins = np.zeros((K, K, n))
-    margins[k, m] = (F[k] - F[m]) / np.sqrt(1.0 + np.pi / 8.0 * posterior.pair_variances(X))
+    variances = posterior.pair_variances(X)
+    variances[np.isinf(variances)] = np.nan  # no margin of zero where squares overflow
+    margins[k, m] = (F[k] - F[m]) / np.sqrt(1.0 + np.pi / 8.0 * variances)
     margins[m, k] = -margins[k, m]
     log_p = -np.logaddexp.reduce(-margins, axis=1)
     return log_softmax(log_p) if log else np.exp(log_softmax(log_p))
