@@ -53,7 +53,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 $(INSTALLED)-demo: pyproject.toml | $(BIN)/python
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[report]'
 	@touch $@
 
 $(INSTALLED)-%: pyproject.toml | $(BIN)/python

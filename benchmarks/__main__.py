@@ -13,6 +13,7 @@ BAYES = ("price", "quality", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal")
 GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits")
+COMMANDS = ("commands",)
 
 WHAT = """\
 of SoftmaxRegression:
@@ -41,6 +42,8 @@ of GPClassifier and DeepGPClassifier:
   gp-steps             milliseconds of a training step, against GPyTorch, on JAX's default device
   gp-digits            digits from a fresh process, against GPflow and GPyTorch (--peer-python)
   gp                   these four
+of the command line:
+  commands             fit and predict on a large CSV, against reading it and fitting in memory
 all: everything"""
 
 
@@ -56,7 +59,7 @@ def main() -> None:
         "what",
         nargs="?",
         default="all",
-        choices=(*POINT, *BAYES, "bayes", *GAUSSIAN, "gaussian", *DECISIONS, "decisions", *GP, "gp", "all"),
+        choices=(*POINT, *BAYES, "bayes", *GAUSSIAN, "gaussian", *DECISIONS, "decisions", *GP, "gp", *COMMANDS, "all"),
     )
     parser.add_argument("--data", type=Path, help="folder with NAME.npz: mnist, letter (X, y, split), others (X, y)")
     parser.add_argument(
@@ -80,7 +83,7 @@ def main() -> None:
 
     asked = tuple(options.problems.split(",")) if options.problems else None
     groups = {
-        "all": (*POINT, *BAYES, *GAUSSIAN, *DECISIONS, *GP),
+        "all": (*POINT, *BAYES, *GAUSSIAN, *DECISIONS, *GP, *COMMANDS),
         "bayes": BAYES,
         "gaussian": GAUSSIAN,
         "decisions": DECISIONS,
@@ -94,6 +97,7 @@ def main() -> None:
     # Imported here because every worker process imports this module again.
     from benchmarks import (
         against_laplace_torch,
+        commands,
         conformal,
         coverage,
         deciding,
@@ -155,6 +159,8 @@ def main() -> None:
         gp_steps.run(asked, out, options.budget, quick=quick)
     if "gp-digits" in what:
         gp_digits.run(out, options.peer_python, quick=quick)
+    if "commands" in what:
+        commands.run(out, quick=quick)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,14 @@ from posteriori.cli import app
 
 
 @pytest.fixture(scope="module")
-def output():
-    result = CliRunner().invoke(app, ["demo"], env={"NO_COLOR": "1", "COLUMNS": "80"})
+def page(tmp_path_factory):
+    return tmp_path_factory.mktemp("demo") / "report.html"
+
+
+@pytest.fixture(scope="module")
+def output(page):
+    arguments = ["demo", "--report", str(page)]
+    result = CliRunner().invoke(app, arguments, env={"NO_COLOR": "1", "COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -46,11 +52,25 @@ def test_demo_shows_a_small_gap(output):
     assert 0 <= gap < 1e-6
 
 
-def test_demo_fits_80_columns(output):
-    assert max(map(len, output.splitlines())) <= 80
+def test_demo_fits_80_columns(output, page):
+    assert max(len(line) for line in output.splitlines() if line != str(page)) <= 80
 
 
 def test_version():
     result = CliRunner().invoke(app, ["--version"])
     assert result.exit_code == 0
     assert result.output == f"posteriori {posteriori.__version__}\n"
+
+
+def test_demo_decides(output):
+    again = int(re.search(r"measure again +(\d+)", output).group(1))
+    assert 1 <= again <= 20
+    decided, named = (float(re.search(rf"{row} +\d+ +(\d\.\d+)", output).group(1)) for row in ("all", "always a name"))
+    assert 0.95 < named <= 1.0
+    assert decided > 0.95
+
+
+def test_demo_writes_a_report_and_says_where(output, page):
+    pytest.importorskip("altair")
+    assert str(page) in output
+    assert "measure again" in page.read_text(encoding="utf-8")

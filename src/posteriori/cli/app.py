@@ -82,11 +82,15 @@ def main(
 
 
 @app.command()
-def demo() -> None:
-    """Fit softmax regression to the Palmer penguins and show what comes out."""
+def demo(
+    report: Annotated[
+        Path | None, typer.Option(metavar="HTML", help="Where the report goes, if not among temporary files.")
+    ] = None,
+) -> None:
+    """Fit the Palmer penguins, show what comes out, decide, and write a report."""
     from posteriori.cli.demo import run
 
-    run()
+    run(report)
 
 
 @app.command()

@@ -1,6 +1,9 @@
-"""The demo: three species of penguin told apart by four measurements."""
+"""The demo: three species of penguin told apart by four measurements, and what to do about it."""
 
+import tempfile
 from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -10,14 +13,22 @@ from rich.table import Table
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, log_loss
 
-from posteriori import BayesianSoftmaxRegression, SoftmaxRegression
+from posteriori import BayesianSoftmaxRegression, SoftmaxRegression, Utility, decide
+from posteriori.decision.scores import realised_utility
+from posteriori.files import replacing
+from posteriori.report.evaluation import evaluate
+from posteriori.report.page import report_page
 
 TARGET = "species"
 FEATURES = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g"]
 
 
-def run() -> None:
-    """Fit, then print the certificate, the posterior, the test scores, the coefficients and four predictions."""
+WORTH_OF_MEASURING_AGAIN = 0.95
+"""Of a right name 1, of a wrong one 0."""
+
+
+def run(report: Path | None) -> None:
+    """Fit, print what is known and how well, decide, and write the report."""
     train, test = load_penguins()
     model = SoftmaxRegression()
     start = perf_counter()
@@ -29,6 +40,7 @@ def run() -> None:
     posterior_seconds = perf_counter() - start
 
     console = Console(highlight=False)
+    utility = Utility.zero_one(posterior.classes_).with_reject(WORTH_OF_MEASURING_AGAIN, "measure again")
     sections = {
         "Certificate": certificate_table(model, seconds),
         "Posterior, its prior chosen by evidence": posterior_table(posterior, posterior_seconds),
@@ -36,6 +48,9 @@ def run() -> None:
         "Coefficients, per standard deviation of the feature": coefficient_table(model, train),
         "Held-out penguins: the first of each species, and the least certain, with 95 % intervals": prediction_table(
             posterior, test
+        ),
+        f"Decisions, if a right name is worth 1, a wrong one 0 and measuring again {WORTH_OF_MEASURING_AGAIN:g}": (
+            decision_table(posterior, test, utility)
         ),
     }
     console.print("\n[bold]Softmax regression on the Palmer penguins[/bold]")
@@ -47,6 +62,12 @@ def run() -> None:
     for title, table in sections.items():
         console.print(f"\n[bold]{title}[/bold]")
         console.print(table)
+    if find_spec("altair") is None or find_spec("vl_convert") is None:
+        console.print("\nThe report needs Altair: pip install 'posteriori[report]'.", markup=False)
+        return
+    path = Path(tempfile.gettempdir()) / "posteriori-demo.html" if report is None else report
+    write_report(posterior, test, utility, path)
+    console.print(f"\nReport, in which these utilities can be edited:\n{path}", markup=False, soft_wrap=True)
 
 
 def load_penguins() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -126,6 +147,28 @@ def prediction_table(model: BayesianSoftmaxRegression, test: pd.DataFrame) -> Ta
         ends = zip(probs[n], lower[n], upper[n], strict=True)
         table.add_row(str(truth[n]), *(f"{p:.3f} ({low:.2f}-{high:.2f})" for p, low, high in ends))
     return table
+
+
+def decision_table(model: BayesianSoftmaxRegression, test: pd.DataFrame, utility: Utility) -> Table:
+    """How often each action is the best, and what that was worth beside naming every penguin."""
+    decisions = decide(model.predict_proba(test), utility, classes=model.classes_)
+    table = _table("action", "penguins", "realised utility")
+    for action in utility.actions:
+        table.add_row(str(action), str(int((decisions.actions == action).sum())))
+    named = model.predict(test)
+    table.add_row("all", str(len(test)), f"{realised_utility(test[TARGET], decisions.actions, utility):.4f}")
+    table.add_row("always a name", str(len(test)), f"{realised_utility(test[TARGET], named, utility):.4f}")
+    return table
+
+
+def write_report(model: BayesianSoftmaxRegression, test: pd.DataFrame, utility: Utility, path: Path) -> None:
+    """The evaluation as a page."""
+    judged = evaluate(test[TARGET], model.predict_proba(test), model.classes_)
+    page = report_page(
+        model, test, test[TARGET], judged, title="Penguins held out", model_name=type(model).__name__, utility=utility
+    )
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
 
 
 def _table(first: str, *others: str) -> Table:

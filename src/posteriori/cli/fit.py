@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from posteriori.cli.rows import labels_of, require_columns, with_labels
+from posteriori.cli.rows import counted, labels_of, peak_memory, require_columns, with_labels
 from posteriori.cli.saying import listed, note, said, say_json
 from posteriori.data.table_files import read_files
 from posteriori.estimators.choosing import Choice, build, choose
@@ -20,6 +20,8 @@ from posteriori.storage import save
 
 _MOST_CLASSES = 12
 """Shown one by one."""
+_JUDGED = 50_000
+"""Rows of the fit whose predictions are judged, at most."""
 
 
 def run(
@@ -38,8 +40,8 @@ def run(
     require_columns(table, [] if weight is None else [weight], "--weight")
     require_columns(table, drop, "--drop")
     table = with_labels(table.drop_columns([*drop]) if drop else table, target)
-    y = labels_of(table, target)
-    _require_classes(y, target)
+    counts = counted(table, target)
+    _require_classes(counts, table, target)
 
     began = perf_counter()
     choice = None
@@ -47,7 +49,8 @@ def run(
         if sys.stderr.isatty():
             note("comparing models on rows held out; --model NAME does without.")
         features = table if weight is None else table.drop_columns([weight])
-        choice = choose(lambda rows: features.take(pa.array(rows)), y, target, random_state=seed)
+        labels = labels_of(table, target)
+        choice = choose(lambda rows: features.take(pa.array(rows)), labels, target, random_state=seed)
         name = choice.name
     model = build(name, random_state=seed, verbose=int(sys.stderr.isatty() and name in ("gp", "deep-gp")))
     weights = {} if weight is None else {"model__sample_weight": weight}
@@ -57,7 +60,7 @@ def run(
     seconds = perf_counter() - began
     if out is not None:
         save(model, out)
-    summary = _summary(model, table, y, target, name, choice, seconds)
+    summary = _summary(model, table, counts, target, name, choice, seconds, seed)
     if as_json:
         say_json({**summary, "stored": out})
     else:
@@ -65,25 +68,34 @@ def run(
         said().print(f"\nStored in {out}." if out else "\nNot stored: give --out FILE to keep the model.", markup=False)
 
 
-def _require_classes(y: np.ndarray, target: str) -> None:
-    names = np.unique(y)
-    if len(names) < 2:
-        raise ValueError(f"{target!r} has one value only, {names[0]!r}: there is nothing to tell apart.")
-    if y.dtype.kind == "f" and not (y == np.round(y)).all():
+def _require_classes(counts: dict[Any, int], table: pa.Table, target: str) -> None:
+    if len(counts) < 2:
+        raise ValueError(f"{target!r} has one value only, {next(iter(counts))!r}: there is nothing to tell apart.")
+    if pa.types.is_floating(table[target].type) and any(name != round(name) for name in counts):
         raise ValueError(f"{target!r} holds numbers with fractions, which are no classes: choose another column.")
-    if len(names) > 0.5 * len(y) and len(names) > 20:
+    if len(counts) > 0.5 * table.num_rows and len(counts) > 20:
         raise ValueError(
-            f"{target!r} has {len(names)} different values in {len(y)} rows: that is no set of classes, choose "
-            "another column."
+            f"{target!r} has {len(counts)} different values in {table.num_rows} rows: that is no set of classes, "
+            "choose another column."
         )
 
 
 def _summary(
-    model: Any, table: pa.Table, y: np.ndarray, target: str, name: str, choice: Choice | None, seconds: float
+    model: Any,
+    table: pa.Table,
+    counts: dict[Any, int],
+    target: str,
+    name: str,
+    choice: Choice | None,
+    seconds: float,
+    seed: int,
 ) -> dict[str, Any]:
     """What is to be said, in plain values."""
-    names, counts = np.unique(y, return_counts=True)
-    judged = evaluate(y, model.predict_proba(table), model.classes_)
+    some = table
+    if table.num_rows > _JUDGED:
+        rows = np.random.default_rng(seed).choice(table.num_rows, _JUDGED, replace=False)
+        some = table.take(pa.array(np.sort(rows)))
+    judged = evaluate(labels_of(some, target), model.predict_proba(some), model.classes_)
     inner = model[-1]
     described = model[0].describe().reset_index()
     evidence = None
@@ -92,12 +104,13 @@ def _summary(
     return {
         "model": name,
         "class": type(inner).__name__,
-        "rows": len(y),
+        "rows": table.num_rows,
         "target": target,
-        "classes": {str(k): int(n) for k, n in zip(names, counts, strict=True)},
+        "classes": {str(k): n for k, n in counts.items()},
         "columns": [{key: _plain(value) for key, value in row.items()} for row in described.to_dict("records")],
         "features": len(model[0].get_feature_names_out()),
         "seconds": round(seconds, 3),
+        "peak_memory_mb": peak_memory(),
         "log_evidence": evidence,
         "training": {key: judged.scores[key].value for key in ("accuracy", "log_loss", "log_loss_of_frequencies")},
         "choice": None
@@ -112,8 +125,8 @@ def _summary(
 def _print(summary: dict[str, Any], choice: Choice | None) -> None:
     console = said()
     console.print(
-        f"{summary['class']} fitted to {summary['rows']} rows in {summary['seconds']:.2g} s: {summary['target']} "
-        f"from {summary['features']} features.",
+        f"{summary['class']} fitted to {summary['rows']:,} rows in {summary['seconds']:.2g} s: {summary['target']} "
+        f"from {summary['features']} features. Peak memory: {summary['peak_memory_mb']:,} MB.",
         markup=False,
     )
     classes = listed("class", "rows", "share")
@@ -140,7 +153,7 @@ def _print(summary: dict[str, Any], choice: Choice | None) -> None:
     console.print(columns)
     training = summary["training"]
     console.print(
-        f"\nOn the rows fitted: accuracy {training['accuracy']:.3f}, log-loss {training['log_loss']:.4f} (class "
+        f"\nOn rows of the fit: accuracy {training['accuracy']:.3f}, log-loss {training['log_loss']:.4f} (class "
         f"frequencies alone: {training['log_loss_of_frequencies']:.4f}). What new rows would show, "
         "`posteriori evaluate` says.",
         markup=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from posteriori.data.table_files import read_files
 from posteriori.estimators.table_encoder import TableEncoder
 from posteriori.storage import load
 
-__all__ = ["encoder_of", "labels_of", "model_and_table", "require_columns", "with_labels"]
+__all__ = ["counted", "encoder_of", "labels_of", "model_and_table", "peak_memory", "require_columns", "with_labels"]
 
 
 def model_and_table(path: str, tables: Sequence[str]) -> tuple[Any, pa.Table]:
@@ -55,6 +56,23 @@ def with_labels(table: pa.Table, target: str) -> pa.Table:
     if kept.num_rows == 0:
         raise ValueError(f"No row of the table has a value of {target!r}.")
     return kept
+
+
+def counted(table: pa.Table, column: str) -> dict[Any, int]:
+    """How often each value of a column occurs, in the order of the values."""
+    found = pc.value_counts(table[column].combine_chunks())
+    pairs = zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
+    return dict(sorted(pairs, key=lambda pair: (str(type(pair[0])), pair[0])))
+
+
+def peak_memory() -> int | None:
+    """The most memory that this process has used, in MB, where the system tells."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1e6 if sys.platform == "darwin" else 1e3))
 
 
 def labels_of(table: pa.Table, target: str) -> np.ndarray:
