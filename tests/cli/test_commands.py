@@ -256,7 +256,7 @@ def test_mistakes_are_named_in_a_sentence(folder, tmp_path):
     assert "island" in fails("predict", stored, tmp_path / "less.csv")
     (tmp_path / "u.csv").write_text("state,go\nAdelie,1\n")
     assert "Chinstrap" in fails("decide", stored, folder / "new.csv", "--utility", tmp_path / "u.csv")
-    assert "species" in fails("evaluate", stored, folder / "new.csv")
+    assert "no column 'species', the target of the fit" in fails("evaluate", stored, folder / "new.csv")
     assert "train.csv" in fails("predict", train, folder / "new.csv")
     assert "no kind that is known" in fails("predict", stored, folder / "new.csv", "--out", tmp_path / "p.xlsx")
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".xlsx"] == []

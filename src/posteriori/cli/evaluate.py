@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from posteriori.cli.rows import encoder_of, labels_of, model_and_table, require_columns, with_labels
 from posteriori.cli.saying import listed, said, say_json
 from posteriori.decision import Utility, decide
@@ -29,8 +31,7 @@ def run(
 ) -> None:
     """Load, read, score, and say what came out."""
     model, table = model_and_table(path, tables)
-    target = _target(model, target)
-    require_columns(table, [target], "The target of the model" if target is None else "--target")
+    target = _target(model, table, target)
     table = with_labels(table, target)
     P = model.predict_proba(table)
     y = labels_of(table, target)
@@ -50,14 +51,21 @@ def run(
             said().print(f"\nReport: {report}", markup=False)
 
 
-def _target(model: Any, given: str | None) -> str:
+def _target(model: Any, table: pa.Table, given: str | None) -> str:
     """The column with the classes: as given, or as it was in the fit."""
     if given is not None:
+        require_columns(table, [given], "--target")
         return given
     encoder = encoder_of(model)
     if encoder is None or encoder.target_ is None:
         raise ValueError("The model does not know the name of its target: give --target COLUMN.")
-    return str(encoder.target_)
+    name = str(encoder.target_)
+    if name not in table.column_names:
+        raise ValueError(
+            f"The table has no column {name!r}, the target of the fit: give --target COLUMN, of "
+            f"{', '.join(map(repr, table.column_names))}."
+        )
+    return name
 
 
 def _worth(y: Any, P: Any, classes: Any, utility: Utility) -> dict[str, Any]:
