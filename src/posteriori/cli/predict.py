@@ -26,7 +26,7 @@ def run(
     require_columns(table, keep, "--keep")
     columns: dict[str, Any] = {name: table[name] for name in keep}
     P = model.predict_proba(table)
-    columns["prediction"] = _labels(model.classes_[P.argmax(axis=1)])
+    columns["prediction"] = _labels(model.classes_).take(pa.array(P.argmax(axis=1)))
     columns |= {f"p({name})": P[:, k] for k, name in enumerate(model.classes_)}
     if interval is not None:
         lower, upper = _asked(model, "predict_interval", "--interval")(_encoded(model, table), interval)

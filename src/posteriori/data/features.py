@@ -23,6 +23,8 @@ __all__ = ["Features", "column", "is_table", "raise_if_not_finite", "read_featur
 _KERNEL_DTYPES = "?bBhHiIlLqQfd"
 """Type codes that pass through: booleans, integers, float32 and float64."""
 
+_ROWS_STACKED = 4096
+
 _ROWS_AT_ONCE = 65_536
 """Rows searched together for a value that is not finite, so that a large matrix needs no large mask."""
 
@@ -223,10 +225,23 @@ def _read_table(X: Any, drop: Collection[str]) -> tuple[np.ndarray, list[str] | 
 def table_matrix(table: nw.DataFrame[Any], *, argument: str = "X") -> np.ndarray:
     """All columns of a table as one matrix of their common dtype."""
     plain = all(_is_number(dtype) and not _is_wide(dtype) for dtype in table.schema.values())
-    matrix = table.to_numpy() if plain else None
+    matrix = table.to_numpy() if plain and not table.implementation.is_pyarrow() else None
     if matrix is None or matrix.dtype.kind == "O":
         # Mixed or nullable columns have no common dtype for some libraries, but they have one for NumPy.
-        matrix = np.column_stack([_numeric_column(values, argument) for values in table.iter_columns()])
+        matrix = _stacked([_numeric_column(values, argument) for values in table.iter_columns()])
+    return matrix
+
+
+def _stacked(columns: list[np.ndarray]) -> np.ndarray:
+    """Columns side by side, some rows at a time: a whole column at once would touch all of the matrix for each."""
+    if not columns:
+        return np.empty((0, 0))
+    N = len(columns[0])
+    matrix = np.empty((N, len(columns)), dtype=np.result_type(*columns))
+    for start in range(0, N, _ROWS_STACKED):
+        rows = slice(start, start + _ROWS_STACKED)
+        for d, values in enumerate(columns):
+            matrix[rows, d] = values[rows]
     return matrix
 
 

@@ -118,13 +118,14 @@ def _read_csv(path: str, text: Collection[str]) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv
 
-    with sys.stdin.buffer if path == _STDIN else pa.input_stream(path) as source:
-        content = source.read()
-    if not content.strip():
+    content = sys.stdin.buffer.read() if path == _STDIN else None
+    with pa.BufferReader(content) if content is not None else pa.input_stream(path) as source:
+        start = source.read(_FIRST_BYTES)
+    if not start.strip():
         raise ValueError(f"{_name(path)} is empty.")
     return csv.read_csv(
-        pa.BufferReader(content),
-        parse_options=csv.ParseOptions(delimiter=_separator(path, content[:_FIRST_BYTES]), newlines_in_values=True),
+        path if content is None else pa.BufferReader(content),
+        parse_options=csv.ParseOptions(delimiter=_separator(path, start), newlines_in_values=True),
         convert_options=csv.ConvertOptions(strings_can_be_null=True, column_types=dict.fromkeys(text, pa.string())),
     )
 
