@@ -77,6 +77,7 @@ def main() -> None:
         metavar="PATH",
         help="an interpreter in which gp-digits looks for GPflow and GPyTorch, after this one; as often as needed",
     )
+    parser.add_argument("--without-peers", action="store_true", help="gp-folds: ours alone; the peer's search is long")
     parser.add_argument("--quick", action="store_true", help="only small problems, to try the benchmarks themselves")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder for the results")
     options = parser.parse_args()
@@ -154,7 +155,7 @@ def main() -> None:
     if "gp-quality" in what:
         gp_quality.run(asked, options.data, out, quick=quick)
     if "gp-folds" in what:
-        gp_folds.run(asked, options.data, out, quick=quick)
+        gp_folds.run(asked, options.data, out, quick=quick, peers=not options.without_peers)
     if "gp-steps" in what:
         gp_steps.run(asked, out, options.budget, quick=quick)
     if "gp-digits" in what:

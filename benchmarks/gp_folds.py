@@ -65,7 +65,7 @@ class Splits(NamedTuple):
     test: np.ndarray
 
 
-def run(names: Iterable[str] | None, data: Path | None, out: Path, *, quick: bool = False) -> None:
+def run(names: Iterable[str] | None, data: Path | None, out: Path, *, quick: bool = False, peers: bool = True) -> None:
     """Run the sets one after another; the results are on disk after each."""
     for name in QUICK if quick else REFERENCE:
         if names is not None and name not in names:
@@ -75,7 +75,7 @@ def run(names: Iterable[str] | None, data: Path | None, out: Path, *, quick: boo
             continue
         splits = load(name, data)
         shape = (*splits.X.shape, len(np.unique(splits.y)))
-        lines = study(splits, QUICK_SPLITS if quick else len(splits.train))
+        lines = study(splits, QUICK_SPLITS if quick else len(splits.train), METHODS if peers else (GP,))
         lines = [{"problem": name, "shape": shape, **line} for line in lines]
         stored = records.store(out / "gp_folds.jsonl", lines)
         records.write(out / "gp_folds.md", page(stored))
@@ -144,7 +144,7 @@ def contenders() -> dict[str, Callable[[], Any]]:
     return {GP: po.GPClassifier, PEER: KernelLogistic}
 
 
-def study(splits: Splits, count: int) -> list[dict[str, Any]]:
+def study(splits: Splits, count: int, methods: tuple[str, ...] = METHODS) -> list[dict[str, Any]]:
     """Return one line per split and method, of the first splits."""
     X, y, makers = splits.X, splits.y, contenders()
     lines = []
@@ -152,10 +152,10 @@ def study(splits: Splits, count: int) -> list[dict[str, Any]]:
         with quiet():
             made = {
                 name: timed(lambda make=makers[name], rows=train: make().fit(X[rows], y[rows]))
-                for name in ordered(list(METHODS), i)
+                for name in ordered(list(methods), i)
             }
-            predicted = {name: log_probabilities(name, made[name][1], X[test]) for name in METHODS}
-        for name in METHODS:
+            predicted = {name: log_probabilities(name, made[name][1], X[test]) for name in methods}
+        for name in methods:
             seconds, model = made[name]
             chosen = how(model) if name == GP else {"gamma": model.gamma_, "C": model.C_}
             sizes = {"split": i, "rows": len(test), "train_rows": len(train)}
@@ -174,12 +174,14 @@ def corrected(differences: list[float], test_share: float) -> tuple[float, float
 def summarise(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the numbers of one set: means of both methods, and their differences."""
     by = {name: sorted((x for x in lines if x["method"] == name), key=lambda x: x["split"]) for name in METHODS}
+    by = {name: its for name, its in by.items() if len(its) == len(by[GP])}  # peers may have been left out
     share = lines[0]["rows"] / lines[0]["train_rows"]
     summary: dict[str, Any] = {"shape": lines[0]["shape"], "splits": len(by[GP])}
     for key in ("error", "loss", "seconds"):
-        summary[key] = {name: fmean(line[key] for line in by[name]) for name in METHODS}
-        pairs = zip(by[GP], by[PEER], strict=True)
-        summary[f"{key}_difference"] = corrected([mine[key] - theirs[key] for mine, theirs in pairs], share)
+        summary[key] = {name: fmean(line[key] for line in its) for name, its in by.items()}
+        if PEER in by:
+            pairs = zip(by[GP], by[PEER], strict=True)
+            summary[f"{key}_difference"] = corrected([mine[key] - theirs[key] for mine, theirs in pairs], share)
     return summary
 
 
@@ -194,6 +196,7 @@ def row(name: str, summary: dict[str, Any]) -> list[str]:
     """Return one set's cells."""
     cells = [name, *map(str, summary["shape"]), str(summary["splits"])]
     for key, reference in zip(("error", "loss"), REFERENCE[name], strict=True):
-        cells += [f"{summary[key][method]:.4f}" for method in METHODS]
-        cells += [difference(summary[f"{key}_difference"]), f"{reference:.3f}"]
-    return cells + [f"{summary['seconds'][method]:.3g}" for method in METHODS]
+        cells += [f"{summary[key][method]:.4f}" if method in summary[key] else "" for method in METHODS]
+        apart = summary.get(f"{key}_difference")
+        cells += ["" if apart is None else difference(apart), f"{reference:.3f}"]
+    return cells + [f"{summary['seconds'][m]:.3g}" if m in summary["seconds"] else "" for m in METHODS]
