@@ -12,7 +12,7 @@ POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal")
-GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits")
+GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
 COMMANDS = ("commands",)
 
 WHAT = """\
@@ -41,7 +41,8 @@ of GPClassifier and DeepGPClassifier:
   gp-folds             the literature's fixed splits, against tuned kernel logistic regression (needs --data)
   gp-steps             milliseconds of a training step, against GPyTorch, on JAX's default device
   gp-digits            digits from a fresh process, against GPflow and GPyTorch (--peer-python)
-  gp                   these four
+  gp-mnist             MNIST, one layer and two, on JAX's default device (needs --data)
+  gp                   these five
 of the command line:
   commands             fit and predict on a large CSV, against reading it and fitting in memory
 all: everything"""
@@ -107,6 +108,7 @@ def main() -> None:
         gaussian_speed,
         gp_digits,
         gp_folds,
+        gp_mnist,
         gp_quality,
         gp_steps,
         honesty,
@@ -160,6 +162,8 @@ def main() -> None:
         gp_steps.run(asked, out, options.budget, quick=quick)
     if "gp-digits" in what:
         gp_digits.run(out, options.peer_python, quick=quick)
+    if "gp-mnist" in what:
+        gp_mnist.run(options.data, out, quick=quick)
     if "commands" in what:
         commands.run(out, quick=quick)
 

@@ -43,7 +43,7 @@ _LEAST_AVERAGE = 0.02
 """Share of a batch in the running sums, at least."""
 _STILL = 3
 """Steps at the start in which only the sites move."""
-_SETTLED = 2e-5
+_SETTLED = 1e-5
 """Relative change of the energy over half a chunk at which the sites are at their fixed point."""
 _SETTLING_CHUNKS = 25
 _SPREAD_ROWS = 8192

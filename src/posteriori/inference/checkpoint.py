@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ class Checkpoint:
                 fingerprint = head.pop("fingerprint")
                 arrays = [kept[f"leaf_{i}"] for i in range(len(kept.files) - 1)]
             position = Position(**{**head, "since": tuple(head["since"])})
-        except Exception as error:
+        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
             raise ValueError(f"checkpoint={str(self.path)!r} is no checkpoint of a fit ({error}): remove it.") from None
         if fingerprint != self.fingerprint or [a.shape for a in arrays] != [leaf.shape for leaf in leaves]:
             raise ValueError(
