@@ -17,7 +17,7 @@ from posteriori.estimators.gp_rows import Rows, inducing_inputs, typical_distanc
 from posteriori.inference.ascent import NOT_FINITE, Ascent, Chunk, Position, ascend
 from posteriori.inference.checkpoint import Checkpoint
 from posteriori.inference.ep import Belief, Sites, left_out
-from posteriori.inference.ep_training import Batches, Plan, State, final_belief, initial_state, run_plan
+from posteriori.inference.ep_training import Batches, Plan, State, final_belief, initial_state, run_plan, with_level
 from posteriori.inference.solution import Status
 from posteriori.maths.whitening import quadratic
 from posteriori.models.gp import SparseGP
@@ -222,6 +222,9 @@ def fit_gp(model: SparseGP, rows: Rows, free: dict[str, Any], how: Learning) -> 
         after, trace = run_plan(model, start, state, batches, arrays, jnp.float64(jitter), how.power)
         return after, jax.tree.map(np.asarray, trace)
 
+    def level(state: State) -> State:
+        return state if n_batches == 1 else with_level(model, state)
+
     def advance(state: State, first: int, rate: float, jitter: float) -> tuple[State, np.ndarray]:
         i = first + np.arange(size)
         plan = {
@@ -230,13 +233,13 @@ def fit_gp(model: SparseGP, rows: Rows, free: dict[str, Any], how: Learning) -> 
             "site_step": _SITE_STEP,
             "sum_step": np.where(i < n_batches, 0.0, max(1.0 / n_batches, _LEAST_AVERAGE)),
         }
-        after, trace = run(state, plan, jitter)
+        after, trace = run(level(state), plan, jitter)
         return after, trace.log_partition + n_batches * trace.rows + trace.log_prior
 
     climb = how.climb(advance, state, 0 if n_batches == 1 else chunks_together(n_batches))
     status = climb.status
     try:
-        state, energy, settled, n_last = _settle(run, climb, n_batches, size)
+        state, energy, settled, n_last = _settle(run, level, climb, n_batches, size)
     except KeyboardInterrupt:
         state, energy, settled, n_last, status = climb.state, climb.energy, False, 0, Status.INTERRUPTED
     if not np.isfinite(energy):
@@ -259,7 +262,11 @@ def fit_gp(model: SparseGP, rows: Rows, free: dict[str, Any], how: Learning) -> 
 
 
 def _settle(
-    run: Callable[..., tuple[State, Any]], climb: Ascent, n_batches: int, size: int
+    run: Callable[..., tuple[State, Any]],
+    level: Callable[[State], State],
+    climb: Ascent,
+    n_batches: int,
+    size: int,
 ) -> tuple[State, float, bool, int]:
     """Sweeps with the kernel held, until the energy rests; then P and r summed over all rows, exactly."""
     state, before, site_step, n_steps = climb.state, -np.inf, _SITE_STEP, 0
@@ -296,7 +303,7 @@ def _settle(
     state, _ = epoch(state, 0.0, lambda i: 1.0 / (1.0 + i))
     n_steps = n_batches
     for _ in range(_SETTLING_CHUNKS):
-        state, energy = epoch(state, site_step, lambda i: np.zeros(len(i)))
+        state, energy = epoch(level(state), site_step, lambda i: np.zeros(len(i)))
         n_steps += n_batches
         settled = abs(energy - before) <= _SETTLED * max(1.0, abs(energy))
         if settled:
@@ -312,7 +319,10 @@ def _left_out_spread(model: SparseGP, state: State, q: Belief, batches: Batches,
     is left out: kappa maximises sum_n c_n log E[p(y_n | h)] over h ~ N(m_c, kappa w_c), with a weak prior around one.
     """
     some = range(min(batches.y.shape[0], max(1, _SPREAD_ROWS // batches.y.shape[1])))
-    parts = [_left_out(model, state.free, q, batches.X[b], Sites(*(s[b] for s in state.sites)), jitter) for b in some]
+    parts = [
+        _left_out(model, state.free, q, batches.X[b], Sites(*(s[b] for s in state.sites)), state.level, jitter)
+        for b in some
+    ]
     mean, variance = (jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))
     y, c = (jnp.concatenate([array[b] for b in some]) for array in (batches.y, batches.c))
     free = state.free["likelihood"]
@@ -325,9 +335,12 @@ def _left_out_spread(model: SparseGP, state: State, q: Belief, batches: Batches,
 
 
 @jax.jit(static_argnames="model")
-def _left_out(model: SparseGP, free: Any, q: Belief, X: Array, sites: Sites, jitter: Array) -> tuple[Array, Array]:
+def _left_out(
+    model: SparseGP, free: Any, q: Belief, X: Array, sites: Sites, level: Array, jitter: Array
+) -> tuple[Array, Array]:
     """Means and variances (K, n) of the latents of rows under q without their own site."""
     A, beyond = model.project(free, X, jitter)
+    sites = sites.raised(jnp.outer(model.level(free), level @ A))
     m_c, w_c = left_out(q.mean @ A, quadratic(q.covariance, A), (A * A).sum(0), sites, 1.0)
     return model.functions(free, m_c, beyond + w_c)
 

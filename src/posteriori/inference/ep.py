@@ -78,6 +78,10 @@ class Sites(NamedTuple):
         """A damped step."""
         return Sites(*(old + share * (new - old) for old, new in zip(self, target, strict=True)))
 
+    def raised(self, level: Array) -> Sites:
+        """The same sites about latents that are higher by a level (K, n): -t (g - level)^2 / 2 + s (g - level)."""
+        return Sites(self.precision, self.shift + self.precision * level)
+
 
 class Belief(NamedTuple):
     """q(v_k) = N(mean, covariance) for every class: (K, M), (K, M, M); and sum_k Phi."""
@@ -111,8 +115,8 @@ def belief(precision: Array, shift: Array) -> Belief:
     return Belief(mean, covariance, -jnp.log(diagonal).sum() + 0.5 * (shift * mean).sum())
 
 
-def levelled(q: Belief, A: Array, sites: Sites, precision: Array, shift: Array, unit: Array) -> tuple[Belief, Sites]:
-    r"""The same sites around another common level of all classes, the one that they have at the fixed point.
+def levelled(q: Belief, precision: Array, shift: Array, unit: Array) -> tuple[Belief, Array, Array]:
+    r"""The belief and the sum r if all sites are raised to the common level of the fixed point; and u, by how much.
 
     A likelihood sees differences of the latents only. A function u^T a(x) added to all of them, in units of class k
     e_k u^T a, moves sites with it, s -> s + t e_k u^T a, and has only the prior against it: sweeps would take for ever
@@ -121,15 +125,14 @@ def levelled(q: Belief, A: Array, sites: Sites, precision: Array, shift: Array, 
 
     .. math:: \Big(\sum_k e_k^2 (I - S_k)\Big) u = -\sum_k e_k\, mean_k .
     """
-    identity = jnp.eye(A.shape[0])
+    identity = jnp.eye(precision.shape[-1])
     seen = identity - q.covariance
     weight = jnp.einsum("k,kij->ij", unit**2, seen) + _LEAST * identity
     u = -jnp.linalg.solve(weight, unit @ q.mean)
     mean = q.mean + unit[:, None] * (seen @ u)
     moved = shift + unit[:, None] * (precision @ u)
     log_partition = q.log_partition + 0.5 * ((moved * mean).sum() - (shift * q.mean).sum())
-    level = unit[:, None] * (u @ A)
-    return Belief(mean, q.covariance, log_partition), Sites(sites.precision, sites.shift + sites.precision * level)
+    return Belief(mean, q.covariance, log_partition), moved, u
 
 
 def left_out(m: Array, w: Array, prior: Array, sites: Sites, power: float) -> tuple[Array, Array]:

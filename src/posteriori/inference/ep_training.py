@@ -5,11 +5,13 @@ Adam along the gradient of the energy, sites held (`ep`). The plan of the steps 
 damping) is data, so that one compilation serves for learning, for the last sweeps to the fixed point and for the exact
 sums over all rows at the end.
 
-With one batch, P and r are summed anew at each step, and the common level of all classes is brought to where the fixed
-point has it. With several, they take up at once what a batch's sites have
+With one batch, P and r are summed anew at each step. With several, they take up at once what a batch's sites have
 moved by, so that the next batch knows of it; and as a learned kernel makes them age, they are drawn towards what each
 batch says of the sums over all rows. In an epoch in which nothing moves, that with weights 1, 1/2, 1/3, ... makes them
 these sums, exactly.
+
+Sites are kept relative to a level that all classes share (`ep.levelled`), so that it can be brought to where the fixed
+point has it for all rows at once: with one batch at each step, with several between epochs (`with_level`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,18 @@ from jax import Array
 
 from posteriori.inference.ep import Belief, Projection, Sites, belief, levelled, site_sums, slopes, sweep
 
-__all__ = ["Batches", "Model", "Plan", "State", "Trace", "final_belief", "initial_state", "moves_of", "run_plan"]
+__all__ = [
+    "Batches",
+    "Model",
+    "Plan",
+    "State",
+    "Trace",
+    "final_belief",
+    "initial_state",
+    "moves_of",
+    "run_plan",
+    "with_level",
+]
 
 Free = dict[str, Any]
 
@@ -66,10 +79,11 @@ class Plan(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that changes."""
+    """All that changes; sites are about the level u^T a(x) of all classes, u (M,)."""
 
     free: Free
     sites: Sites
+    level: Array
     precision: Array
     shift: Array
     moments: Any
@@ -91,7 +105,8 @@ def initial_state(free: Free, batches: Batches, K: int, M: int) -> State:
     """Sites that say nothing yet."""
     n_batches, B = batches.y.shape
     zeros = jnp.zeros((n_batches, K, B))
-    return State(free, Sites(zeros, zeros), jnp.zeros((K, M, M)), jnp.zeros((K, M)), _optimiser().init(free))
+    sums = jnp.zeros((K, M, M)), jnp.zeros((K, M))
+    return State(free, Sites(zeros, zeros), jnp.zeros(M), *sums, _optimiser().init(free))
 
 
 @partial(jax.jit, static_argnames=("model", "power"))
@@ -104,15 +119,17 @@ def run_plan(
 
     def step(state: State, now: Plan) -> tuple[State, Trace]:
         X, y, c = (array[now.batch] for array in batches)
-        sites = Sites(*(array[now.batch] for array in state.sites))
         (A, beyond), back = jax.vjp(lambda free: model.project(free, X, jitter), state.free)
+        unit, level = model.level(state.free), state.level
+        sites = Sites(*(array[now.batch] for array in state.sites)).raised(jnp.outer(unit, level @ A))
         precision, shift = site_sums(A, sites, c)
         if n_batches > 1:
             precision = state.precision + now.sum_step * (n_batches * precision - state.precision)
             shift = state.shift + now.sum_step * (n_batches * shift - state.shift)
         q = belief(precision, shift)
         if n_batches == 1:
-            q, sites = levelled(q, A, sites, precision, shift, model.level(state.free))
+            q, shift, u = levelled(q, precision, shift, unit)
+            level, sites = level + u, sites.raised(jnp.outer(unit, u @ A))
         of_likelihood: dict[str, Free] = {}
 
         def expected(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
@@ -135,11 +152,20 @@ def run_plan(
         if n_batches > 1:
             change = site_sums(A, Sites(*(new - old for new, old in zip(moved, sites, strict=True))), c)
             precision, shift = precision + change[0], shift + change[1]
-        all_sites = Sites(*(a.at[now.batch].set(b) for a, b in zip(state.sites, moved, strict=True)))
+        kept = moved.raised(-jnp.outer(unit, level @ A))
+        all_sites = Sites(*(a.at[now.batch].set(b) for a, b in zip(state.sites, kept, strict=True)))
         trace = Trace(q.log_partition, visit.energy, model.log_prior(state.free, start))
-        return State(free, all_sites, precision, shift, moments), trace
+        return State(free, all_sites, level, precision, shift, moments), trace
 
     return jax.lax.scan(step, state, plan)
+
+
+@jax.jit(static_argnames="model")
+def with_level(model: Model, state: State) -> State:
+    """The state with the common level of all sites where the fixed point has it, as far as the sums tell."""
+    q = belief(state.precision, state.shift)
+    _, shift, u = levelled(q, state.precision, state.shift, model.level(state.free))
+    return state._replace(level=state.level + u, shift=shift)
 
 
 @jax.jit
