@@ -29,6 +29,7 @@ _HOME = {
     "SeparationWarning": "posteriori.exceptions",
     "SingularWarning": "posteriori.exceptions",
     "StorageError": "posteriori.exceptions",
+    "StorageWarning": "posteriori.exceptions",
     "CalibratedClassifier": "posteriori.estimators",
     "DeepGPClassifier": "posteriori.estimators",
     "GPClassifier": "posteriori.estimators",
@@ -74,6 +75,7 @@ __all__ = [
     "Status",
     "StochasticGradient",
     "StorageError",
+    "StorageWarning",
     "TableEncoder",
     "Utility",
     "UtilityClassifier",
@@ -106,6 +108,7 @@ if TYPE_CHECKING:
         SeparationWarning,
         SingularWarning,
         StorageError,
+        StorageWarning,
     )
     from posteriori.inference import LBFGS, GradientDescent, Newton, Solution, Status, StochasticGradient
     from posteriori.models import GaussianPrior, NormalInverseWishartPrior, RidgePrior

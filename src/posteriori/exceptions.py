@@ -2,7 +2,14 @@
 
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["ApproximationWarning", "ConvergenceWarning", "SeparationWarning", "SingularWarning", "StorageError"]
+__all__ = [
+    "ApproximationWarning",
+    "ConvergenceWarning",
+    "SeparationWarning",
+    "SingularWarning",
+    "StorageError",
+    "StorageWarning",
+]
 
 
 class SeparationWarning(ConvergenceWarning):
@@ -19,3 +26,7 @@ class SingularWarning(UserWarning):
 
 class StorageError(ValueError):
     """A file holds no model that can be read: it is damaged, of another kind, or from a newer version."""
+
+
+class StorageWarning(UserWarning):
+    """A model was read from a file, but may not predict what it did: other versions of libraries wrote it."""

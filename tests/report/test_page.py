@@ -36,7 +36,8 @@ from posteriori import (
 )
 from posteriori.estimators.table_encoder import TableEncoder
 from posteriori.report.evaluation import evaluate
-from posteriori.report.page import labels_of, report_page, shortened
+from posteriori.report.page import report_page
+from posteriori.report.page_parts import labels_of, shortened
 
 pytest.importorskip("altair", reason="the report needs Altair")
 pytest.importorskip("vl_convert", reason="the report needs vl-convert-python")

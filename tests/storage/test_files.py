@@ -5,16 +5,20 @@ import json
 import os
 import pickle
 import struct
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import sklearn
 from safetensors.numpy import save as safetensors
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from tests.storage.cases import TABLE, X, fitted
 
 import posteriori as po
-from posteriori.exceptions import StorageError
+from posteriori.exceptions import StorageError, StorageWarning
 from posteriori.storage import describe, load, save
 from posteriori.storage import format as files
 
@@ -120,6 +124,60 @@ def test_a_newer_format_says_to_update(path: Path) -> None:
         with pytest.raises(StorageError) as caught:
             read(path)
         assert str(caught.value) == expected
+
+
+def with_scikit_learn(version: Any, path: Path) -> Path:
+    """The same file as another version of scikit-learn would have written it."""
+    return rewritten(path, lambda document, _: {**document, "libraries": {"scikit-learn": version}})
+
+
+def test_objects_of_another_scikit_learn_are_warned_of(tmp_path: Path) -> None:
+    scaled = fitted(make_pipeline(StandardScaler(), po.SoftmaxRegression()))
+    isotonic = fitted(po.CalibratedClassifier(po.SoftmaxRegression(), method="isotonic", cv=3))
+    for model, named in (
+        (scaled, "Pipeline, StandardScaler"),
+        (isotonic, "CalibratedClassifierCV, IsotonicRegression"),
+    ):
+        path = tmp_path / "model"
+        save(model, path)
+        with pytest.warns(StorageWarning) as caught:
+            loaded = load(with_scikit_learn("0.24.2", path))
+        (warning,) = caught
+        assert warning.filename == __file__
+        said = str(warning.message)
+        assert said.startswith(f"{path} was written with scikit-learn 0.24.2, and this is {sklearn.__version__}: ")
+        assert named in said
+        assert "pip install 'scikit-learn==0.24.*'" in said
+        np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_a_file_that_another_scikit_learn_cannot_read_has_the_likely_reason_beside_the_error(tmp_path: Path) -> None:
+    save(fitted(make_pipeline(StandardScaler(), po.SoftmaxRegression())), tmp_path / "model")
+
+    def change(document: Any, _: Any) -> None:
+        document["libraries"] = {"scikit-learn": "9.1.0"}
+        document["model"]["params"]["of_the_future"] = True
+
+    path = rewritten(tmp_path / "model", change)
+    with (
+        pytest.warns(StorageWarning, match=r"written with scikit-learn 9\.1\.0"),
+        pytest.raises(StorageError, match="of_the_future"),
+    ):
+        load(path)
+
+
+def test_the_same_scikit_learn_and_files_without_its_objects_need_no_warning(path: Path, tmp_path: Path) -> None:
+    pipeline = tmp_path / "pipeline"
+    save(fitted(make_pipeline(StandardScaler(), po.SoftmaxRegression())), pipeline)
+    major_minor = ".".join(sklearn.__version__.split(".")[:2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load(with_scikit_learn("0.24.2", path))  # a SoftmaxRegression alone
+        load(pipeline)
+        load(with_scikit_learn(f"{major_minor}.99", pipeline))
+        describe(with_scikit_learn("0.24.2", pipeline))
+        for nonsense in (None, 5, ["1"], {}):
+            load(with_scikit_learn(nonsense, pipeline))
 
 
 def test_an_unknown_class_is_named_and_nothing_is_executed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

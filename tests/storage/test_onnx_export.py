@@ -106,6 +106,13 @@ def test_twenty_classes_and_their_posterior(posterior):
         check(model, X, atol=1e-12)
 
 
+def test_fewer_nodes_for_very_many_classes():
+    X, y = simulated(101, rows=3)
+    model = fitted(po.BayesianSoftmaxRegression(1.0, posterior="diagonal", approximation="laplace"), X, y)
+    assert model._n_quasi_nodes < model.n_nodes
+    check(model, X[::10])
+
+
 @pytest.mark.parametrize("posterior", ["full", "kronecker", "diagonal"])
 @pytest.mark.parametrize("prior", [0.3, "evidence"])
 def test_bayesian_without_intercept(posterior, prior):
@@ -374,6 +381,67 @@ def test_equally_good_actions():
     assert set(ran(model, X)["action"]) == {"first"}
 
 
+MAPS = ["temperature", "vector", "dirichlet"]
+
+
+@pytest.mark.parametrize("method", MAPS)
+@pytest.mark.parametrize("K", [2, 3, 8])
+def test_calibrated_probabilities(K, method):
+    X, y = simulated(K)
+    for estimator in [
+        po.SoftmaxRegression(),
+        po.BayesianSoftmaxRegression(approximation="laplace"),
+        po.GaussianClassifier("diagonal"),
+        make_pipeline(StandardScaler(), po.SoftmaxRegression(0.0, max_iter=20)),
+    ]:
+        model = fitted(po.CalibratedClassifier(estimator, method=method, cv=3), X, y)
+        check(model, X, atol=1e-12)
+        check(model, some_rows(X), atol=1e-9)
+
+
+def test_calibration_within_others():
+    X, y = simulated(3)
+    calibrated = po.CalibratedClassifier(po.SoftmaxRegression(), method="vector", cv=3)
+    piped = fitted(make_pipeline(StandardScaler(), calibrated), X, y)
+    check(piped, X)
+    assert properties_of(piped)["model"] == "StandardScaler -> CalibratedClassifier(SoftmaxRegression)"
+    check(fitted(po.CalibratedClassifier(calibrated, cv=3), X, y), X)
+    utility = po.Utility([[5, 0, -9], [-4, 3, 1], [0, 0, 2]], states=[0, 1, 2], actions=["cut", "wait", "ask"])
+    acting = fitted(po.UtilityClassifier(calibrated, utility), X, y)
+    found = ran(acting, X)
+    np.testing.assert_array_equal(found["action"], acting.predict(X))
+    np.testing.assert_allclose(found["expected_utility"], acting.decide(X).expected_utility, atol=1e-12)
+    around = fitted(po.CalibratedClassifier(po.UtilityClassifier(po.SoftmaxRegression(), utility), cv=3), X, y)
+    check(around, X)
+    assert set(ran(around, X)) == {"probabilities", "label"}
+
+
+@pytest.mark.parametrize("method", MAPS)
+def test_calibrated_rows_that_python_refuses_have_no_probabilities(method):
+    X, y = simulated(3)
+    model = fitted(po.CalibratedClassifier(po.SoftmaxRegression(), method=method, cv=3), X, y)
+    bad = X[:4].copy()
+    bad[1, 2], bad[2, 0] = np.nan, -np.inf
+    P = ran(model, bad)["probabilities"]
+    assert np.isnan(P[[1, 2]]).all()
+    np.testing.assert_allclose(P[[0, 3]], model.predict_proba(bad[[0, 3]]), atol=1e-12)
+
+
+def test_the_map_of_the_fit_is_exported_whatever_is_set_later():
+    X, y = simulated(3)
+    model = fitted(po.CalibratedClassifier(po.SoftmaxRegression(), method="vector", cv=3), X, y)
+    check(model.set_params(method="isotonic"), X)
+
+
+def test_steps_cannot_be_exported():
+    X, y = simulated(3)
+    isotonic = fitted(po.CalibratedClassifier(po.SoftmaxRegression(), method="isotonic", cv=3), X, y)
+    with pytest.raises(TypeError, match=r"method='isotonic' cannot be exported to ONNX: use 'temperature', 'vector'"):
+        to_onnx(isotonic)
+    with pytest.raises(TypeError, match=r"isotonic.*cannot be exported"):
+        to_onnx(make_pipeline("passthrough", isotonic))
+
+
 def test_a_utility_of_each_row_cannot_be_exported():
     X, y = simulated(2)
     utility = po.Utility(lambda X: np.zeros((len(X), 2, 2)), states=[0, 1])
@@ -391,6 +459,8 @@ def test_what_cannot_be_exported_is_said():
         po.DeepGPClassifier(),
         LogisticRegression().fit(X, y),
         po.UtilityClassifier(LogisticRegression()).fit(X, y),
+        po.CalibratedClassifier(LogisticRegression(), cv=3).fit(X, y),
+        po.ConformalClassifier(po.SoftmaxRegression()).fit(X, y),
         make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y),
         po.SoftmaxRegression,
         None,
@@ -400,8 +470,9 @@ def test_what_cannot_be_exported_is_said():
     for step in [PowerTransformer(), MinMaxScaler(clip=True), FunctionTransformer(np.log1p)]:
         with pytest.raises(TypeError, match=r"step .* cannot be exported"):
             to_onnx(make_pipeline(step, po.SoftmaxRegression()).fit(abs(X), y))
-    with pytest.raises(Exception, match="not fitted yet"):
-        to_onnx(po.SoftmaxRegression())
+    for model in [po.SoftmaxRegression(), po.CalibratedClassifier(po.SoftmaxRegression())]:
+        with pytest.raises(Exception, match="not fitted yet"):
+            to_onnx(model)
 
 
 def test_files_are_written_as_a_whole(tmp_path):

@@ -326,8 +326,33 @@ def test_a_prior_judged_by_rows_is_not_chosen_anew(tmp_path: Path) -> None:
     model = po.GaussianClassifier("tied").partial_fit(X, Y)
     other = stored(model, tmp_path)
     assert_same(model, other)
-    with pytest.raises(ValueError, match="fit all rows again"):
+    with pytest.raises(ValueError, match="Fit all rows again"):
         other.partial_fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen", "instead"),
+    [
+        ({"covariance": "tied"}, "prior='predictive' is", "prior='evidence'"),
+        ({"estimate": "mle"}, "covariance='auto' is", "a covariance that is not 'auto'"),
+        ({"prior": "evidence"}, "covariance='auto' is", "a covariance that is not 'auto'"),
+        ({}, "covariance='auto' and prior='predictive' are", "a covariance that is not 'auto' and prior='evidence'"),
+    ],
+)
+def test_what_cannot_be_chosen_without_rows_is_said(
+    given: dict[str, Any], chosen: str, instead: str, tmp_path: Path
+) -> None:
+    other = stored(fitted(po.GaussianClassifier(**given)), tmp_path)
+    with pytest.raises(ValueError, match="none were kept") as caught:
+        other.partial_fit(X, Y)
+    assert str(caught.value) == (
+        f"{chosen} chosen by left-out rows, and of the rows before none were kept: a stored model has none, nor has "
+        f"one that had nothing to choose by them. Fit all rows again, or set {instead}."
+    )
+    enough = {"covariance": "tied", "prior": "evidence"}  # what is said to do is enough
+    other.set_params(**{name: value for name, value in enough.items() if name in instead})
+    assert other.partial_fit(X, Y).class_count_.sum() == 2 * len(Y)
+    assert other.predict_proba(X).shape == (len(Y), 3)
 
 
 def test_caches_are_not_stored(tmp_path: Path) -> None:

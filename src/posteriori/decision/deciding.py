@@ -17,7 +17,7 @@ import numpy as np
 from posteriori.decision.utility import Utility
 from posteriori.threads import one_blas_thread, run_tasks, usable_threads
 
-__all__ = ["Decisions", "decide", "distributions"]
+__all__ = ["Decisions", "decide", "distributions", "tie_slack"]
 
 _BLOCK_VALUES = 1 << 18
 """Expected utilities worked on at a time: what stays in the cache."""
@@ -120,8 +120,7 @@ def _decisions(P: np.ndarray, utility: Utility, samples: np.ndarray | None) -> D
     likely = None if samples is None else np.zeros((A, n))
     cost = None if samples is None else np.empty(n)
     size = max(1, _BLOCK_VALUES // (A if U.ndim == 2 else A * K))
-
-    slack = 8.0 * np.finfo(np.float64).eps * float(np.abs(U).max(initial=0.0))
+    slack = tie_slack(U)
     proper = np.ones(-(-n // size), dtype=bool)
 
     def task(i: int) -> None:
@@ -153,6 +152,11 @@ def _perfect(P: np.ndarray, U: np.ndarray) -> np.ndarray:
 def _expected(P: np.ndarray, U: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """EU(a), (n, A), into `out` if given."""
     return np.dot(P, U, out=out) if U.ndim == 2 else np.einsum("nk,nka->na", P, U, out=out)
+
+
+def tie_slack(U: np.ndarray) -> float:
+    """By how much expected utilities of U may differ by rounding alone: actions closer than this tie."""
+    return 8.0 * np.finfo(np.float64).eps * float(np.abs(U).max(initial=0.0))
 
 
 def _best(E: np.ndarray, slack: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

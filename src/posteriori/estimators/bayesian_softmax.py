@@ -394,8 +394,13 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         if self.predictive == "sample":
             thetas = self._posterior.draws(int(self.n_draws), np.random.default_rng(self._drawn_from))
             return self._map(X, K, predicting.sampled, thetas, self._offset, log)
-        n_nodes = int(self.n_nodes) if K <= 100 else max(32, int(self.n_nodes) // 8)
-        return self._map(X, K, predicting.quasi, self._posterior, self._offset, n_nodes, log)
+        return self._map(X, K, predicting.quasi, self._posterior, self._offset, self._n_quasi_nodes, log)
+
+    @property
+    def _n_quasi_nodes(self) -> int:
+        """Nodes for each row, by predictive="quasi": fewer with very many classes, as each costs K exponentials."""
+        n_nodes = int(self.n_nodes)
+        return n_nodes if len(self.classes_) <= 100 else max(32, n_nodes // 8)
 
     def _map(self, X: Any, n_out: int, kernel: Any, *params: Any, nearer: bool = True) -> np.ndarray:
         """The kernel's values for all rows of X, in the fit's coordinates, (n_out, n).

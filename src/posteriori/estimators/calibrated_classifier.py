@@ -26,10 +26,10 @@ from posteriori.estimators.reading import adopt_features, label_vector, read_lab
 from posteriori.estimators.settings import is_number
 from posteriori.models.prior import GaussianPrior
 
-__all__ = ["CalibratedClassifier"]
+__all__ = ["LOWEST", "CalibratedClassifier"]
 
 _METHODS = ("temperature", "vector", "dirichlet", "isotonic")
-_LOWEST = -50.0
+LOWEST = -50.0
 """Log-probabilities below are taken for this: a class held impossible must not decide the whole map."""
 _FIXED = 1e8
 """Precision of a coefficient that is to stay where it is."""
@@ -149,7 +149,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
 def _logs(P: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
-        return np.maximum(np.log(P), _LOWEST)
+        return np.maximum(np.log(P), LOWEST)
 
 
 def _slope(Z: np.ndarray, codes: np.ndarray, weights: Any) -> float:

@@ -196,12 +196,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
                     f"{'variances' if before.kind == 'diagonal' else 'scatter within classes'}: fit all rows again."
                 )
             before = before.reduced(statistics.kind)
-            sought = self.covariance == "auto" or (self.estimate != "mle" and self.prior == "predictive")
-            if sought and self._kept.n_seen > 0 and len(self._kept.codes) == 0:
-                raise ValueError(
-                    f"estimate={self.estimate!r} judges priors by rows, and of those before none were kept, as nothing "
-                    "was to be chosen then: fit all rows again."
-                )
+            if self._kept.n_seen > 0 and len(self._kept.codes) == 0:
+                self._require_nothing_sought()
             statistics, kept = before + statistics, self._kept.merged(kept, _MOST_KEPT, self._rng())
         else:
             remember_features(self, features, named)
@@ -394,6 +390,20 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def _judges(self) -> bool:
         """Whether anything is to be chosen by left-out rows."""
         return self.covariance == "auto" or not (self.estimate == "mle" or isinstance(self.prior, RidgePrior))
+
+    def _require_nothing_sought(self) -> None:
+        """Raise if covariance or prior is to be chosen by rows."""
+        sought = {}  # each with what needs no rows
+        if self.covariance == "auto":
+            sought["covariance='auto'"] = "a covariance that is not 'auto'"
+        if self.estimate != "mle" and self.prior == "predictive":
+            sought["prior='predictive'"] = "prior='evidence'"
+        if sought:
+            raise ValueError(
+                f"{' and '.join(sought)} {'is' if len(sought) == 1 else 'are'} chosen by left-out rows, and of the "
+                "rows before none were kept: a stored model has none, nor has one that had nothing to choose by them. "
+                f"Fit all rows again, or set {' and '.join(sought.values())}."
+            )
 
     def _rng(self) -> np.random.Generator:
         seed = 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))

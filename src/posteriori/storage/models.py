@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -9,16 +11,18 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from posteriori.exceptions import StorageError
+from posteriori.exceptions import StorageError, StorageWarning
 from posteriori.storage import format as files
 from posteriori.storage.registry import of_type
-from posteriori.storage.tree import MALFORMED, decode, encode
+from posteriori.storage.tree import MALFORMED, decode, encode, stored_in
 
 __all__ = ["describe", "load", "save"]
 
 _TOLD = ("status", "n_iter", "n_passes", "objective", "gap", "energy", "structure", "approximation")
 """Of a solution, in a description."""
 _LINEAR = ("SoftmaxRegression", "BayesianSoftmaxRegression")
+_VERSION = re.compile(r"([0-9]{1,4}\.[0-9]{1,4})[0-9A-Za-z.+]{0,20}")
+"""Major and minor come first: scikit-learn may change what its objects hold with these, not with a patch."""
 
 
 def save(model: Any, path: Any) -> None:
@@ -70,8 +74,16 @@ def load(path: Any) -> Any:
     ------
     StorageError
         A ValueError: the file is damaged, no model, or from a newer version of posteriori.
+
+    Warns
+    -----
+    StorageWarning
+        Where objects of scikit-learn are in the file, such as a Pipeline, and another version of it wrote them.
     """
     document, tensors = files.read(path)
+    said = _of_another_version(path, document)
+    if said:  # before the model is made: should that fail, this is the likely reason
+        warnings.warn(said, StorageWarning, stacklevel=2)
     return _read_in(path, lambda: _checked(decode(document.get("model"), tensors), document.get("class")))
 
 
@@ -99,6 +111,24 @@ def _read_in(path: Any, decoded: Callable[[], Any]) -> Any:
         raise StorageError(f"{path} cannot be read: {error}.") from None
     except MALFORMED as error:
         raise StorageError(f"{path} cannot be read: what is in it does not fit together ({error}).") from None
+
+
+def _of_another_version(path: Any, document: dict[str, Any]) -> str:
+    """What to say of objects of scikit-learn that another version of it wrote; nothing if there are none."""
+    libraries = document.get("libraries")
+    told = libraries.get("scikit-learn") if isinstance(libraries, dict) else None
+    written = _VERSION.fullmatch(told) if isinstance(told, str) else None
+    ours = _VERSION.match(sklearn.__version__)
+    if written is None or ours is None or written[1] == ours[1]:
+        return ""
+    theirs = sorted(stored.name for stored in stored_in(document.get("model")) if stored.home.startswith("sklearn."))
+    if not theirs:
+        return ""
+    return (
+        f"{path} was written with scikit-learn {told}, and this is {sklearn.__version__}: what it holds of "
+        f"scikit-learn ({', '.join(theirs)}) may predict otherwise, or not at all. Compare some predictions and save "
+        f"the model again, or load it with the old version: pip install 'scikit-learn=={written[1]}.*'."
+    )
 
 
 def _about(model: Any) -> dict[str, Any]:

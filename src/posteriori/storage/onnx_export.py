@@ -21,12 +21,15 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScale
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision import Utility
+from posteriori.decision.deciding import tie_slack
 from posteriori.estimators import (
     BayesianSoftmaxRegression,
+    CalibratedClassifier,
     GaussianClassifier,
     SoftmaxRegression,
     UtilityClassifier,
 )
+from posteriori.estimators.calibrated_classifier import LOWEST
 from posteriori.files import replacing
 from posteriori.inference.importance import WeightedDraws
 from posteriori.inference.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior, Posterior
@@ -42,8 +45,8 @@ _LARGEST = float(np.finfo(np.float64).max)
 _NODES_AT_A_TIME = 16
 """Of the posterior, for each row: what is in memory at once, times rows and classes."""
 _EXPORTED = (
-    "SoftmaxRegression, BayesianSoftmaxRegression, GaussianClassifier, UtilityClassifier around one of these, and "
-    "scikit-learn pipelines of StandardScaler, MinMaxScaler or MaxAbsScaler that end in one"
+    "SoftmaxRegression, BayesianSoftmaxRegression, GaussianClassifier, UtilityClassifier and CalibratedClassifier "
+    "around one of these, and scikit-learn pipelines of StandardScaler, MinMaxScaler or MaxAbsScaler that end in one"
 )
 
 
@@ -63,7 +66,8 @@ def to_onnx(
 
     Parameters
     ----------
-    model : fitted SoftmaxRegression, BayesianSoftmaxRegression, GaussianClassifier, UtilityClassifier or Pipeline
+    model : fitted SoftmaxRegression, BayesianSoftmaxRegression or GaussianClassifier
+        Or a UtilityClassifier, CalibratedClassifier or Pipeline of one.
     path : path, optional
         Where to write; the file is written as a whole or not at all. Without it the bytes are returned.
     opset : int, default 18
@@ -109,8 +113,13 @@ def _require_exportable(model: Any) -> None:
         for _, step in model.steps[:-1]:
             _affine(step)
         _require_exportable(model.steps[-1][1])
-    elif isinstance(model, UtilityClassifier):
+    elif isinstance(model, _AROUND):
         check_is_fitted(model, "estimator_")
+        if isinstance(model, CalibratedClassifier) and model._method == "isotonic":
+            raise TypeError(
+                "CalibratedClassifier with method='isotonic' cannot be exported to ONNX: use 'temperature', 'vector' "
+                "or 'dirichlet'."
+            )
         _require_exportable(model.estimator_)
     elif isinstance(model, tuple(_BUILDERS)):
         check_is_fitted(model)
@@ -185,8 +194,8 @@ def _version() -> str:
 def _described(model: Any) -> str:
     if isinstance(model, Pipeline):
         return " -> ".join(_described(step) for _, step in model.steps)
-    if isinstance(model, UtilityClassifier):
-        return f"UtilityClassifier({_described(model.estimator_)})"
+    if isinstance(model, _AROUND):
+        return f"{type(model).__name__}({_described(model.estimator_)})"
     return model if isinstance(model, str) else type(model).__name__
 
 
@@ -194,7 +203,7 @@ def _n_features(model: Any) -> int:
     """As the first step knows that is fitted to rows; a name such as "passthrough" does not."""
     if hasattr(model, "n_features_in_"):
         return int(model.n_features_in_)
-    if isinstance(model, UtilityClassifier):
+    if isinstance(model, _AROUND):
         return _n_features(model.estimator_)
     return next(_n_features(step) for _, step in model.steps if hasattr(step, "fit"))
 
@@ -211,8 +220,6 @@ def _outputs(model: Any, X: Value) -> _Outputs:
         for _, step in model.steps[:-1]:
             X = _affine(step)(X)
         return _outputs(model.steps[-1][1], X)
-    if isinstance(model, UtilityClassifier):
-        return _deciding(model, X)
     build = next(build for kind, build in _BUILDERS.items() if isinstance(model, kind))
     return build(model, X)
 
@@ -245,11 +252,19 @@ def _deciding(model: UtilityClassifier, X: Value) -> _Outputs:
         )
     inner = _outputs(model.estimator_, X)
     expected = inner.probabilities @ U
-    slack = 8.0 * np.finfo(np.float64).eps * float(np.abs(U).max(initial=0.0))  # as in `decide`
     op = X.graph.op
-    good = op("GreaterOrEqual", expected, expected.max(1, keepdims=True) - slack)
+    good = op("GreaterOrEqual", expected, expected.max(1, keepdims=True) - tie_slack(U))
     best = op("ArgMax", op("Where", good, 1.0, 0.0), axis=1, keepdims=0)
     return inner._replace(action=best, expected_utility=expected)
+
+
+def _calibrated(model: CalibratedClassifier, X: Value) -> _Outputs:
+    """softmax(W log p + b)."""
+    P, op = _outputs(model.estimator_, X).probabilities, X.graph.op
+    Z = op("Log", P)
+    Z = Z.where(op("Greater", Z, LOWEST), LOWEST)  # also where there is no number, which not all runtimes hand on
+    calibrated = (Z @ model.coef_.T + model.intercept_).softmax()
+    return _Outputs(calibrated.where(op("Not", P.is_nan()), np.nan), calibrated)
 
 
 def _softmax(model: SoftmaxRegression, X: Value) -> _Outputs:
@@ -287,8 +302,7 @@ def _bayesian(model: BayesianSoftmaxRegression, X: Value) -> _Outputs:
     elif model.predictive == "quasi" and isinstance(posterior, WeightedDraws):
         P = _over_draws(Z, posterior.thetas, posterior.weights, offset, model.n_features_in_)
     elif model.predictive == "quasi":
-        n_nodes = int(model.n_nodes) if K <= 100 else max(32, int(model.n_nodes) // 8)  # as in predict_proba
-        P = _quasi(Z, posterior, offset, n_nodes, model.n_features_in_)
+        P = _quasi(Z, posterior, offset, model._n_quasi_nodes, model.n_features_in_)
     else:
         raise ValueError(f"predictive={model.predictive!r} is unknown: use 'quasi', 'sample', 'probit' or 'plugin'.")
     if model.label_noise_ > 0:
@@ -487,4 +501,8 @@ _BUILDERS: dict[type, Callable[[Any, Value], _Outputs]] = {
     SoftmaxRegression: _softmax,
     BayesianSoftmaxRegression: _bayesian,
     GaussianClassifier: _gaussian,
+    UtilityClassifier: _deciding,
+    CalibratedClassifier: _calibrated,
 }
+_AROUND = (UtilityClassifier, CalibratedClassifier)
+"""Those that hold another classifier, as `estimator_`."""

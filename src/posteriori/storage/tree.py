@@ -20,7 +20,7 @@ from posteriori.storage.arrays import as_tensor, check_tensor, dtype_of, from_te
 from posteriori.storage.deferred import Deferred
 from posteriori.storage.registry import Stored, by_name, of_type
 
-__all__ = ["MALFORMED", "decode", "encode"]
+__all__ = ["MALFORMED", "decode", "encode", "stored_in"]
 
 Tensors = dict[str, np.ndarray]
 
@@ -45,6 +45,21 @@ def decode(node: Any, tensors: Tensors, *, defer: bool = True) -> Any:
     """The value of a tree; objects that need JAX are made when they are used, unless told otherwise."""
     _check(node, tensors, 0)
     return _Reader(tensors, defer).value(node)
+
+
+def stored_in(tree: Any) -> set[Stored]:
+    """The classes that a tree has objects of, as far as they are known here."""
+    found: set[Stored] = set()
+    left = [tree]
+    while left:  # not by recursion: how deep a tree of a file is has not been checked yet
+        node = left.pop()
+        if isinstance(node, dict):
+            known = by_name(node.get("class")) if node.get("$") == "object" else None
+            found |= {known} if known is not None else set()
+            left.extend(node.values())
+        elif isinstance(node, list):
+            left.extend(node)
+    return found
 
 
 class _Writer:
