@@ -18,8 +18,12 @@ def rows(seed=0):
     return np.random.default_rng(seed).normal(size=(N, D)) * [1.0, 50.0, 1e-2, 2.0] + [0.0, 7.0, 1.0, -3.0]
 
 
+def blocks(X, c=None):
+    return MemoryBlocks(X, np.arange(X.shape[0]) % K, c, K)
+
+
 def observed(X, c=None):
-    return ObservedMoments.of(MemoryBlocks(X, np.arange(X.shape[0]) % K, c, K), K)
+    return ObservedMoments.of(blocks(X, c), K)
 
 
 def logits(X, theta):
@@ -116,7 +120,7 @@ def test_a_constant_column_keeps_its_unit():
 
 
 def test_ordinary_data_stay_as_they_are():
-    coordinates = Coordinates.safe_for(rows(), observed(rows()), True)
+    coordinates = Coordinates.safe_for(blocks(rows()), observed(rows()), True)
     assert coordinates == Coordinates()
 
 
@@ -124,12 +128,12 @@ def test_columns_far_from_the_origin_are_shifted():
     X = rows()
     X[:, 2] = 1e9 + np.arange(N)
     X[:, 3] = 1e9  # constant: it stays what it is
-    coordinates = Coordinates.safe_for(X, observed(X), True)
+    coordinates = Coordinates.safe_for(blocks(X), observed(X), True)
     np.testing.assert_allclose(coordinates.shift, [0.0, 0.0, X[:, 2].mean(), 0.0], rtol=1e-12)
     assert coordinates.scale is None
-    assert Coordinates.safe_for(X, observed(X), False) == Coordinates()
+    assert Coordinates.safe_for(blocks(X), observed(X), False) == Coordinates()
     sparse = sp.csr_array(X)
-    assert Coordinates.safe_for(sparse, observed(sparse), True) == Coordinates()
+    assert Coordinates.safe_for(blocks(sparse), observed(sparse), True) == Coordinates()
 
 
 @pytest.mark.parametrize("size", [1e200, 1e-200])
@@ -143,6 +147,6 @@ def test_columns_whose_squares_are_lost_are_scaled(size, layout):
         if size < 1:
             X[:, 1] = X[:, 1] * 1e60  # squares that are not yet zero
             seen = observed(layout(X))
-        coordinates = Coordinates.safe_for(layout(X), seen, True)
+        coordinates = Coordinates.safe_for(blocks(layout(X)), seen, True)
     expected = 1 / np.where(np.arange(D) == 3, 1.0, np.abs(X).max(axis=0))
     np.testing.assert_allclose(coordinates.scale, expected, rtol=1e-12)

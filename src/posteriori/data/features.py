@@ -10,13 +10,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from posteriori.data.memory import MemoryBlocks
+
 if TYPE_CHECKING:
     import narwhals as nw
+
+    from posteriori.data.target import Target
 
 __all__ = ["Features", "column", "is_table", "raise_if_not_finite", "read_features"]
 
@@ -43,6 +48,29 @@ class Features:
 
     matrix: np.ndarray | sp.csr_array
     names: list[str] | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and D."""
+        return self.matrix.shape
+
+    def require_finite(self, *, missing_allowed: bool = False) -> None:
+        """Raise if a value is not finite, naming its column and row."""
+        raise_if_not_finite(self.matrix, self.names, missing_allowed=missing_allowed)
+
+    def blocks(
+        self,
+        target: Target | None,
+        n_classes: int,
+        *,
+        shift: np.ndarray | None = None,
+        scale: np.ndarray | None = None,
+        n_threads: int = 1,
+    ) -> MemoryBlocks:
+        """The rows as (X - shift) * scale, with their targets if there are any."""
+        Y = None if target is None else target.codes if target.codes is not None else target.probs
+        c = None if target is None else target.weights
+        return MemoryBlocks(self.matrix, Y, c, n_classes, shift=shift, scale=scale, n_threads=n_threads)
 
 
 def read_features(X: Any, *, drop: Collection[str] = ()) -> Features:
@@ -236,6 +264,8 @@ def _stacked(columns: list[np.ndarray]) -> np.ndarray:
     """Columns side by side, some rows at a time: a whole column at once would touch all of the matrix for each."""
     if not columns:
         return np.empty((0, 0))
+    if _are_neighbours(columns):
+        return np.asarray(_Neighbours(columns)).T
     N = len(columns[0])
     matrix = np.empty((N, len(columns)), dtype=np.result_type(*columns))
     for start in range(0, N, _ROWS_STACKED):
@@ -243,6 +273,29 @@ def _stacked(columns: list[np.ndarray]) -> np.ndarray:
         for d, values in enumerate(columns):
             matrix[rows, d] = values[rows]
     return matrix
+
+
+def _are_neighbours(columns: list[np.ndarray]) -> bool:
+    """Whether each column begins in memory where the last one ends: those of a table that TableEncoder made do."""
+    first = columns[0]
+    alike = all(values.dtype == first.dtype and values.flags.c_contiguous for values in columns)
+    return alike and all(b.ctypes.data - a.ctypes.data == a.nbytes > 0 for a, b in pairwise(columns))
+
+
+class _Neighbours:
+    """Columns that follow one another in memory, for NumPy to see as one array (D, N).
+
+    The array keeps this object alive, and so every column, also where they are neighbours by accident only.
+    """
+
+    def __init__(self, columns: list[np.ndarray]) -> None:
+        self._columns = columns
+        first = columns[0]
+        self.__array_interface__ = first.__array_interface__ | {
+            "data": (first.ctypes.data, True),  # read-only
+            "shape": (len(columns), len(first)),
+            "strides": None,
+        }
 
 
 def _numeric_column(values: nw.Series[Any], argument: str) -> np.ndarray:

@@ -26,6 +26,8 @@ _HEAVY_ROWS = 128
 """Rows to predict that are worth sharing when a prediction is an integral."""
 _BUFFER_BYTES = 256 << 20
 """Most memory for values kept per row between passes."""
+_COPY_BYTES = 1 << 29
+"""Up to here rows are shifted and scaled once, in a copy; beyond, block by block in every pass."""
 
 
 class MemoryBlocks:
@@ -57,6 +59,7 @@ class MemoryBlocks:
     ) -> None:
         self.X, self.Y, self.c = X, Y, c
         self.n_rows, self.n_features = X.shape
+        self.sparse = sp.issparse(X)
         self.n_classes, self.shift, self.scale, self.n_threads = n_classes, shift, scale, n_threads
         self.n_passes = 0
         self.slices = _slices(X, n_classes)
@@ -133,6 +136,29 @@ class MemoryBlocks:
         X, Y, c = self._block(rows)
         c = np.full(n_rows, self.n_rows / n_rows) if c is None else _rescaled(c, self.c.sum())  # type: ignore[union-attr]
         return MemoryBlocks(X, Y, c, self.n_classes, n_threads=self.n_threads)
+
+    def some(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+        """Up to so many random rows of positive weight, as (X, Y, c)."""
+        rows = np.arange(self.n_rows) if self.c is None else np.flatnonzero(self.c > 0)
+        if rows.size > n_rows:
+            rows = np.sort(rng.choice(rows, n_rows, replace=False, shuffle=False))
+        return self._block(rows)
+
+    def take(self, rows: np.ndarray) -> Any:
+        """X of the rows of these numbers."""
+        return self.features(rows)
+
+    def at_hand(self) -> MemoryBlocks:
+        """Shifted and scaled in a copy, unless that would be large."""
+        if self.sparse or (self.shift is None and self.scale is None) or self.X.size * 8 > _COPY_BYTES:
+            return self
+        Z = np.empty((self.n_rows, self.n_features))
+
+        def task(i: int) -> None:
+            Z[self.slices[i]] = self.features(self.slices[i])
+
+        run_tasks(task, len(self.slices), self.n_threads)
+        return MemoryBlocks(Z, self.Y, self.c, self.n_classes, n_threads=self.n_threads)
 
 
 class InOrder:

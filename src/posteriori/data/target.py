@@ -52,6 +52,14 @@ class Target:
             return self.probs[rows]
         return np.eye(len(self.classes))[self.codes[rows]]
 
+    @property
+    def n_counted(self) -> int:
+        """Rows of positive weight; of soft labels each that is not zero."""
+        if self.codes is None:
+            assert self.probs is not None
+            return int(np.count_nonzero(self.probs if self.weights is None else self.probs[self.weights > 0]))
+        return len(self.codes) if self.weights is None else int(np.count_nonzero(self.weights))
+
 
 def read_target(
     y: Any, *, n_rows: int, classes: Any = None, sample_weight: Any = None, class_weight: Any = None

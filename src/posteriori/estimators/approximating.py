@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.data import MemoryBlocks, Target
+from posteriori.data import Target
 from posteriori.estimators.settings import BayesianSettings
 from posteriori.inference.importance import importance
 from posteriori.inference.laplace import Laplace
 from posteriori.inference.leave_one_out import left_out
 from posteriori.inference.posterior import Posterior
 from posteriori.inference.variational import Variational, variational
+from posteriori.maths.blocks import Blocks
 from posteriori.models.softmax import SoftmaxObjective
 
 __all__ = ["Approximated", "approximate"]
@@ -38,7 +39,7 @@ class Approximated:
 
 
 def approximate(
-    blocks: MemoryBlocks, objective: SoftmaxObjective, at_mode: Laplace, target: Target, settings: BayesianSettings
+    blocks: Blocks, objective: SoftmaxObjective, at_mode: Laplace, target: Target, settings: BayesianSettings
 ) -> Approximated:
     """The posterior asked for, or the one that the referee prefers."""
     asked = settings.approximation
@@ -74,9 +75,9 @@ def _of_variational(found: Variational, reason: str, scores: dict[str, float]) -
     return Approximated(found.posterior, record)
 
 
-def _by_referee(blocks: MemoryBlocks, objective: SoftmaxObjective, at_mode: Laplace, target: Target) -> Approximated:
+def _by_referee(blocks: Blocks, objective: SoftmaxObjective, at_mode: Laplace, target: Target) -> Approximated:
     """Laplace where it predicts left-out rows as the plug-in does; else the better of it and a variational one."""
-    X, Y, share = _referee_rows(blocks, target)
+    X, Y, share = _referee_rows(blocks, len(target.classes))
 
     def loss(log_p: np.ndarray) -> float:
         return float(-(share @ log_p) / share.sum())
@@ -101,13 +102,8 @@ def _by_referee(blocks: MemoryBlocks, objective: SoftmaxObjective, at_mode: Lapl
     return chosen("it predicts left-out rows best")
 
 
-def _referee_rows(blocks: MemoryBlocks, target: Target) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _referee_rows(blocks: Blocks, K: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Some rows of the fit in standard coordinates, their targets (n, K) and weights."""
-    weights = np.ones(blocks.n_rows) if target.weights is None else target.weights
-    rows = np.flatnonzero(weights > 0)
-    K = len(target.classes)
     most = int(np.clip(_REFEREE_FLOPS / K**3, 200, _REFEREE_ROWS))
-    if rows.size > most:
-        rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
-    X = blocks.features(rows)
-    return X, target.one_hot(rows), weights[rows]
+    X, Y, c = blocks.some(most, np.random.default_rng(0))
+    return X, np.eye(K)[Y] if Y.ndim == 1 else Y, np.ones(len(Y)) if c is None else c

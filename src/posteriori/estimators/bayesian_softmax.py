@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.data import Features, MemoryBlocks, Target, one_blas_thread, raise_if_not_finite, usable_threads
+from posteriori.data import Features, MemoryBlocks, Target, one_blas_thread, usable_threads
 from posteriori.estimators import describing, predicting, tables
 from posteriori.estimators.bayesian_fit import BayesianFit, bayesian_fit
 from posteriori.estimators.cautions import warn_of
@@ -21,6 +21,7 @@ from posteriori.estimators.reading import read_for_fit, read_for_prediction, rea
 from posteriori.estimators.settings import PREDICTIVES, BayesianSettings, bayesian_settings, is_number
 from posteriori.estimators.standardising import StandardLikelihood, standard_likelihood
 from posteriori.inference import Solver, Status
+from posteriori.maths.blocks import Blocks
 from posteriori.models.prior import GaussianPrior
 
 if TYPE_CHECKING:
@@ -413,18 +414,17 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
             values = blocks.map_rows(kernel, *params, heavy=True)
             lost = np.flatnonzero(np.isnan(values).any(axis=0)) if nearer else np.array([], dtype=int)
             if lost.size:
-                rows = np.clip(blocks.features(lost), -_LARGEST, _LARGEST)
+                rows = np.clip(blocks.take(lost), -_LARGEST, _LARGEST)
                 rows *= _FAR / np.abs(rows).max(axis=1, keepdims=True)
                 values[:, lost] = MemoryBlocks(rows, None, None, n_out).map_rows(kernel, *params)
             return values
 
-    def _blocks(self, X: Any, n_out: int) -> MemoryBlocks:
+    def _blocks(self, X: Any, n_out: int) -> Blocks:
         """New rows in the fit's coordinates, for kernels with n_out values a row."""
         features = read_for_prediction(self, X)
-        raise_if_not_finite(features.matrix, features.names)
+        features.require_finite()
         shift, scale = self._coordinates.shift, self._coordinates.scale
-        threads = usable_threads(self.n_jobs)
-        return MemoryBlocks(features.matrix, None, None, n_out, shift=shift, scale=scale, n_threads=threads)
+        return features.blocks(None, n_out, shift=shift, scale=scale, n_threads=usable_threads(self.n_jobs))
 
 
 def check_fitted(model: BayesianSoftmaxRegression) -> BayesianSoftmaxRegression:

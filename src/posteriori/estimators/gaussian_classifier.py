@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.data import Features, MemoryBlocks, Target, one_blas_thread, raise_if_not_finite, usable_threads
+from posteriori.data import Features, Target, one_blas_thread, usable_threads
 from posteriori.estimators.gaussian_choice import KeptRows
 from posteriori.estimators.gaussian_fit import GaussianFit, fit_gaussian
 from posteriori.estimators.gaussian_settings import gaussian_settings, validate_gaussian
@@ -28,6 +28,7 @@ from posteriori.estimators.reading import (
 from posteriori.estimators.softmax_regression import SoftmaxRegression
 from posteriori.exceptions import ConvergenceWarning, SingularWarning
 from posteriori.maths import softmax as kernels
+from posteriori.maths.blocks import Blocks
 from posteriori.models.class_densities import draw, log_joint, pulled_in
 from posteriori.models.class_statistics import ClassStatistics, Kind, class_statistics
 from posteriori.models.gaussian import Structure, scatter_kind
@@ -148,7 +149,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """
         validate_gaussian(self)
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, None)
-        gaussian_settings(self, target.classes, features.matrix.shape[1])
+        gaussian_settings(self, target.classes, features.shape[1])
         statistics, kept = self._read(features, target)
         fitted = self._derive(statistics, kept, target.classes)
         remember_features(self, features, named)
@@ -186,7 +187,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         features, target, named = read_for_fit(X, y, sample_weight, declared, None)
         if before is not None:
             check_features(self, features)
-        gaussian_settings(self, target.classes, features.matrix.shape[1])
+        gaussian_settings(self, target.classes, features.shape[1])
         auto = self.covariance == "auto" and before is not None and before.kind == "diagonal"
         statistics, kept = self._read(features, target, "diagonal" if auto else None)
         if before is not None:
@@ -307,43 +308,42 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         linear, origin = self._fit.densities.linear(), self._fit.densities.origin
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
             far = linear is not None and np.abs(linear[0] @ origin).max() > _FAR
-            if linear is None or (far and sp.issparse(features.matrix)):
+            if linear is None or (far and self._blocks(features).sparse):
                 return self._blocks(features).map_rows(log_joint, self._fit.densities, finish)
             coef, intercept = linear
             blocks = self._blocks(features, origin if far else None)
             theta = np.column_stack([coef, intercept if far else intercept - coef @ origin])
             return blocks.map_rows(_finished_logits, theta, finish)
 
-    def _blocks(self, features: Features, shift: np.ndarray | None = None) -> MemoryBlocks:
-        n_threads = usable_threads(self.n_jobs)
-        return MemoryBlocks(features.matrix, None, None, len(self.classes_), shift=shift, n_threads=n_threads)
+    def _blocks(self, features: Features, shift: np.ndarray | None = None) -> Blocks:
+        return features.blocks(None, len(self.classes_), shift=shift, n_threads=usable_threads(self.n_jobs))
 
     def _joint_of(self, features: Features) -> np.ndarray:
         """Joint log-probabilities, (K, n)."""
         densities = self._fit.densities
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
-            F = self._blocks(features).map_rows(log_joint, densities)
+            blocks = self._blocks(features)
+            F = blocks.map_rows(log_joint, densities)
             best = F.max(axis=0)
             if np.isfinite(best).all():
                 return F
             self._refuse(features, densities.structure)
             # finite, but so far away that squares overflow: judged from as far as can be told
             far = np.flatnonzero(~np.isfinite(best))
-            X: Any = features.matrix[far]
-            X = X.toarray() if sp.issparse(X) else X.astype(np.float64)
+            X = blocks.take(far)
+            X = X.toarray() if sp.issparse(X) else X
             F[:, far] = log_joint(pulled_in(X, densities), densities)
         return np.where(np.isnan(F), densities.log_prior[:, None], F)
 
     def _read(self, features: Features, target: Target, kind: Kind | None = None) -> tuple[ClassStatistics, KeptRows]:
         """Statistics of the rows, in as much detail as is needed, and some of the rows themselves."""
-        K, D = len(target.classes), features.matrix.shape[1]
+        K, D = len(target.classes), features.shape[1]
         auto = self.covariance == "auto"
         if kind is None and auto:
             kind = "full" if K * D * D <= _MOST_SCATTER else "diagonal"
         elif kind is None:
             kind = scatter_kind(self.covariance)
-        Y = target.codes if target.codes is not None else target.probs
-        blocks = MemoryBlocks(features.matrix, Y, target.weights, K, n_threads=usable_threads(self.n_jobs))
+        blocks = features.blocks(target, K, n_threads=usable_threads(self.n_jobs))
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
             statistics = blocks.map_sum(class_statistics, K, kind, coarse=kind == "full")
             if auto and kind == "full" and np.isnan(statistics.means).any():
@@ -353,38 +353,29 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("X holds values so large that their squares overflow: rescale it.")
         if self.covariance == "spherical" and not statistics.complete:
             self._refuse(features, self.covariance)
-        return statistics, self._keep(features, target)
+        return statistics, self._keep(blocks, target)
 
     def _refuse(self, features: Features, structure: str) -> None:
         """Raise if a value is infinite, or missing where that is not allowed."""
         missing_allowed = structure in ("diagonal", "tied_diagonal")
         try:
-            raise_if_not_finite(features.matrix, features.names, missing_allowed=missing_allowed)
+            features.require_finite(missing_allowed=missing_allowed)
         except ValueError as error:
             if missing_allowed or "NaN" not in str(error):
                 raise
             advice = "covariance='diagonal' and 'tied_diagonal' leave missing values out."
             raise ValueError(f"{error} Or leave them to us: {advice}") from None
 
-    def _keep(self, features: Features, target: Target) -> KeptRows:
+    def _keep(self, blocks: Blocks, target: Target) -> KeptRows:
         """Some rows to judge priors by; a row with soft labels counts once for each class it may be of."""
-        N = features.matrix.shape[0]
-        rows = np.arange(N)
-        if target.weights is not None:
-            rows = np.flatnonzero(target.weights > 0.0)
-        n_seen = len(rows) if target.probs is None else int(np.count_nonzero(target.probs[rows]))
         most = _MOST_KEPT if self._judges else 0
-        if len(rows) > most:
-            rows = np.sort(self._rng().choice(rows, most, replace=False, shuffle=False))
-        X: Any = features.matrix[rows]
+        X, Y, c = blocks.some(most, self._rng())
         X = X.toarray() if sp.issparse(X) else X
-        weights = np.ones(len(rows)) if target.weights is None else target.weights[rows]
-        if target.codes is not None:
-            return KeptRows(X.astype(np.float64), target.codes[rows], weights, n_seen)
-        assert target.probs is not None
-        n, k = np.nonzero(target.probs[rows])
-        pairs = KeptRows(X[n].astype(np.float64), k, weights[n] * target.probs[rows][n, k], n_seen)
-        return pairs.some(most)
+        weights = np.ones(len(X)) if c is None else c
+        if Y.ndim == 1:
+            return KeptRows(X, Y, weights, target.n_counted)
+        n, k = np.nonzero(Y)
+        return KeptRows(X[n], k, weights[n] * Y[n, k], target.n_counted).some(most)
 
     @property
     def _judges(self) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from posteriori.inference.posterior import Posterior
+from posteriori.maths.blocks import without_labels
 from posteriori.maths.integrals import expected_softmax, log_expected_softmax, softmax_at_nodes
 from posteriori.maths.softmax import log_softmax, logits, softmax
 
@@ -72,6 +73,7 @@ def drawn(X: Any, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
     return np.concatenate([plugin(X, theta, offset, False) for theta in thetas])
 
 
+@without_labels
 def drawn_moments(X: Any, Y: Any, c: Any, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
     """sum_n of p_n, and of p_n p_n^T, for each of S draws: (S, K, 1 + K)."""
     out = np.empty((len(thetas), offset.size, 1 + offset.size))

@@ -37,7 +37,7 @@ def read_for_fit(
     features = read_features(X, drop=named)
     target = read_target(
         y,
-        n_rows=features.matrix.shape[0],
+        n_rows=features.shape[0],
         classes=classes,
         sample_weight=sample_weight,
         class_weight=class_weight,
@@ -47,7 +47,7 @@ def read_for_fit(
 
 def remember_features(estimator: Any, features: Features, named: list[str]) -> None:
     """Set n_features_in_, feature_names_in_ (for tables) and the columns to be ignored at prediction."""
-    estimator.n_features_in_ = features.matrix.shape[1]
+    estimator.n_features_in_ = features.shape[1]
     estimator._not_features = named
     if features.names is not None:
         estimator.feature_names_in_ = np.array(features.names, dtype=object)
@@ -82,10 +82,9 @@ def check_features(estimator: Any, features: Features) -> None:
         if not unseen and not missing:
             message += "Feature names must be in the same order as they were in fit.\n"
         raise ValueError(message)
-    if features.matrix.shape[1] != estimator.n_features_in_:
+    if features.shape[1] != estimator.n_features_in_:
         raise ValueError(
-            f"X has {features.matrix.shape[1]} features, but {name} is expecting "
-            f"{estimator.n_features_in_} features as input."
+            f"X has {features.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input."
         )
 
 

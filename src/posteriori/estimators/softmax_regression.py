@@ -12,10 +12,8 @@ from sklearn.utils import Tags
 
 from posteriori.data import (
     Features,
-    MemoryBlocks,
     Target,
     one_blas_thread,
-    raise_if_not_finite,
     usable_threads,
 )
 from posteriori.estimators.progress import progress
@@ -153,7 +151,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         """
         solver = validated_solver(self)
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight)
-        precision = self._precision(len(target.classes), features.matrix.shape[1])
+        precision = self._precision(len(target.classes), features.shape[1])
         start = self._start(features, target)
         with one_blas_thread():
             objective, coordinates = softmax_problem(features, target, precision, usable_threads(self.n_jobs))
@@ -204,9 +202,9 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             )
         declared = self.classes_ if state is not None else classes if classes is not None else self.classes
         features, target, named = read_for_fit(X, y, sample_weight, declared, self.class_weight)
-        raise_if_not_finite(features.matrix, features.names)
+        features.require_finite()
         if state is None:
-            precision = self._precision(len(target.classes), features.matrix.shape[1])
+            precision = self._precision(len(target.classes), features.shape[1])
             state = self._sequential = Sequential(np.zeros(precision.shape), precision)
             remember_features(self, features, named)
             self.classes_ = target.classes
@@ -252,13 +250,13 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
     def _logits_of(self, features: Features) -> np.ndarray:
         F = self._map_rows(features, kernels.logits)
         if not np.isfinite(F).all():
-            raise_if_not_finite(features.matrix, features.names)
+            features.require_finite()
             np.nan_to_num(F, copy=False)  # finite features, but logits beyond the range of numbers
         return F
 
     def _map_rows(self, features: Features, kernel: Callable[..., np.ndarray]) -> np.ndarray:
         theta = np.column_stack([self.coef_, self.intercept_])
-        blocks = MemoryBlocks(features.matrix, None, None, len(self.classes_), n_threads=usable_threads(self.n_jobs))
+        blocks = features.blocks(None, len(self.classes_), n_threads=usable_threads(self.n_jobs))
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
             return blocks.map_rows(kernel, theta)
 
@@ -298,7 +296,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         """The last fit's parameters (K, D'), if they are wanted and fit."""
         if not self.warm_start or not hasattr(self, "coef_"):
             return None
-        same_shape = self.coef_.shape == (len(target.classes), features.matrix.shape[1])
+        same_shape = self.coef_.shape == (len(target.classes), features.shape[1])
         if not same_shape or not np.array_equal(self.classes_, target.classes):
             return None
         return np.column_stack([self.coef_, self.intercept_]) if self.fit_intercept else self.coef_

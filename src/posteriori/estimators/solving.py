@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from posteriori.data import Features, MemoryBlocks, Target, raise_if_not_finite
+from posteriori.data import Features, Target
 from posteriori.inference import (
     Iterate,
     Newton,
@@ -35,18 +35,17 @@ def softmax_problem(
 
     The first pass sums the observed moments; were a value not finite, they would not be either, and it is found.
     """
-    X, K = features.matrix, len(target.classes)
-    Y = target.codes if target.codes is not None else target.probs
-    blocks = MemoryBlocks(X, Y, target.weights, K, n_threads=n_threads)
+    K = len(target.classes)
+    blocks = features.blocks(target, K, n_threads=n_threads)
     with np.errstate(over="ignore", invalid="ignore"):
         observed = ObservedMoments.of(blocks, K)
     if not observed.finite:
-        raise_if_not_finite(X, features.names)
-    has_intercept = precision.shape[1] > X.shape[1]
-    coordinates = Coordinates.safe_for(X, observed, has_intercept and not precision[:, -1].any())
+        features.require_finite()
+    has_intercept = precision.shape[1] > features.shape[1]
+    coordinates = Coordinates.safe_for(blocks, observed, has_intercept and not precision[:, -1].any())
     shift, scale = coordinates.shift, coordinates.scale
     if shift is not None or scale is not None:
-        blocks = MemoryBlocks(X, Y, target.weights, K, shift=shift, scale=scale, n_threads=n_threads)
+        blocks = features.blocks(target, K, shift=shift, scale=scale, n_threads=n_threads)
         observed = ObservedMoments.of(blocks, K)
     return SoftmaxObjective(blocks, observed, coordinates.precision(precision)), coordinates
 

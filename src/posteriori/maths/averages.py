@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.maths.blocks import Sums
+from posteriori.maths.blocks import Sums, without_labels
 from posteriori.maths.integrals import Nodes, softmax_moments
 from posteriori.maths.pairs import reference_covariance
 from posteriori.maths.quadratic import packed_grams, quadratic_forms
@@ -15,6 +15,7 @@ from posteriori.maths.softmax import contract, logits
 __all__ = ["averaged_moments"]
 
 
+@without_labels
 def averaged_moments(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, forms: np.ndarray, nodes: Nodes) -> Sums:
     """sum_n c_n E[log sum_k exp f_nk], E[P]^T diag(c) [X, 1] and sum_n c_n E[p_k p_l] x_n x_n^T for k < l.
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["Blocks", "Buffers", "Sums"]
+__all__ = ["Blocks", "Buffers", "Sums", "reads_labels", "without_labels"]
 
 Buffers = list[np.ndarray]
 
@@ -31,11 +31,24 @@ class Sums(tuple):
         return Sums(a + b for a, b in zip(self, other, strict=True))
 
 
+def without_labels(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a kernel that never looks at Y, so that rows on disk need not be read with their labels."""
+    kernel.reads_labels = False  # type: ignore[attr-defined]
+    return kernel
+
+
+def reads_labels(kernel: Callable[..., Any]) -> bool:
+    """Whether a kernel may look at Y."""
+    return getattr(kernel, "reads_labels", True)
+
+
 class Blocks(Protocol):
     """Rows of a data set, offered block by block."""
 
     n_rows: int
     n_features: int
+    sparse: bool
+    """Whether X is a sparse matrix."""
     n_passes: int
     """How often all rows have been visited."""
 
@@ -60,4 +73,16 @@ class Blocks(Protocol):
         """One pass over the rows in random order, `size` rows at a time, as (X, Y, c)."""
 
     def sample(self, n_rows: int, rng: np.random.Generator) -> Blocks:
-        """A random subset of the rows, in memory, weighted so that its sums estimate those of all rows."""
+        """A random subset of the rows, at hand, weighted so that its sums estimate those of all rows.
+
+        It may have fewer rows than asked for, where so many would not fit.
+        """
+
+    def some(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+        """Up to so many random rows of positive weight, as (X, Y, c), in NumPy or SciPy arrays."""
+
+    def take(self, rows: np.ndarray) -> Any:
+        """X of the rows of these numbers, which are in order, in a NumPy or SciPy array."""
+
+    def at_hand(self) -> Blocks:
+        """The same rows where they are visited most cheaply, if that needs little memory; otherwise these."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from posteriori.maths.blocks import without_labels
 from posteriori.maths.quadratic import packed_grams, quadratic_forms, unpacked
 from posteriori.maths.softmax import contract, probabilities
 
@@ -47,6 +48,7 @@ def pair_products(P: np.ndarray) -> np.ndarray:
     return out
 
 
+@without_labels
 def pair_grams(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
     """sum_n c_n p_nk p_nl x_n x_n^T for each pair, x_n with its intercept, as `packed_grams`."""
     weights = pair_products(probabilities(X, theta, P))
@@ -133,6 +135,7 @@ def leverage_slope(P: np.ndarray, variances: np.ndarray) -> np.ndarray:
     return slope
 
 
+@without_labels
 def log_det_slope(
     X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, forms: np.ndarray, P: np.ndarray | None = None
 ) -> np.ndarray:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from posteriori.maths.blocks import Sums
+from posteriori.maths.blocks import Sums, without_labels
 
 __all__ = [
     "PairMargins",
@@ -106,6 +106,7 @@ def gram(X: Any, weight: np.ndarray, with_intercept: bool) -> np.ndarray:
     return np.dot(Z.T, Z)
 
 
+@without_labels
 def scatter(X: Any, Y: Any, c: np.ndarray | None, mean: np.ndarray) -> np.ndarray:
     """sum_n c_n (x_n - mean)(x_n - mean)^T, shape (D, D)."""
     weight = np.ones(X.shape[0]) if c is None else c
@@ -174,6 +175,7 @@ def observed_moments(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int
     return Sums((T, squares))
 
 
+@without_labels
 def expected_moments(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> Sums:
     """sum_n c_n log sum_k exp f_nk and P^T diag(c) [X, 1]: value and gradient less the observed moments.
 
@@ -186,6 +188,7 @@ def expected_moments(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P:
     return Sums((c @ log_partition, contract(P * c, X, theta.shape[1] > X.shape[1])))
 
 
+@without_labels
 def log_partitions(X: Any, Y: Any, c: np.ndarray | None, thetas: np.ndarray, n_classes: int) -> np.ndarray:
     """sum_n c_n log sum_k exp f_nk for each of S parameter arrays, stacked as (S K, D'): shape (S,)."""
     out = np.empty(len(thetas) // n_classes)
@@ -229,6 +232,7 @@ def probabilities(X: Any, theta: np.ndarray, P: np.ndarray | None = None) -> np.
     return P
 
 
+@without_labels
 def hessian_product(
     X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, V: np.ndarray, P: np.ndarray | None = None
 ) -> np.ndarray:
@@ -242,6 +246,7 @@ def hessian_product(
     return contract(U, X, theta.shape[1] > X.shape[1])
 
 
+@without_labels
 def hessian(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
     """H_kl = sum_n c_n P_nk (1[k=l] - P_nl) x_n x_n^T as a (K D', K D') matrix, x_n with its intercept."""
     P = probabilities(X, theta, P)
@@ -264,6 +269,7 @@ def hessian(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarr
     return H
 
 
+@without_labels
 def class_mixing(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
     """A = sum_n c_n (diag P_n - P_n P_n^T), shape (K, K): the Hessian of the intercepts."""
     P = probabilities(X, theta, P)
@@ -273,6 +279,7 @@ def class_mixing(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.
     return A
 
 
+@without_labels
 def kronecker_factors(
     X: Any,
     Y: Any,
@@ -296,6 +303,7 @@ def kronecker_factors(
     return Sums((A, gram(X, spread, has_intercept)))
 
 
+@without_labels
 def class_scatter(
     X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, floor: np.ndarray, P: np.ndarray | None = None
 ) -> np.ndarray:
@@ -316,6 +324,7 @@ def class_scatter(
     return out
 
 
+@without_labels
 def class_spread(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
     """sum_n c_n P_nk (1 - P_nk), shape (K,): how much curvature each class has."""
     P = probabilities(X, theta, P)
@@ -323,6 +332,7 @@ def class_spread(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.
     return R.sum(axis=1) if c is None else R @ c
 
 
+@without_labels
 def hessian_diagonal(
     X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None
 ) -> np.ndarray:
@@ -334,6 +344,7 @@ def hessian_diagonal(
     return contract(R, X.power(2) if sp.issparse(X) else X * X, theta.shape[1] > X.shape[1])
 
 
+@without_labels
 def hessian_cross(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
     """sum_n c_n P_nk (1 - P_nk) x_nd, shape (K, D): the Hessian between a class's intercept and its weights."""
     P = probabilities(X, theta, P)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from posteriori.maths.blocks import Blocks
+from posteriori.maths.extremes import extremes
 from posteriori.models.softmax import ObservedMoments
 
 __all__ = ["Coordinates"]
@@ -35,19 +35,18 @@ class Coordinates:
 
     @classmethod
     def safe_for(
-        cls, X: Any, observed: ObservedMoments, free_intercept: bool, keep_constant: bool = True
+        cls, blocks: Blocks, observed: ObservedMoments, free_intercept: bool, keep_constant: bool = True
     ) -> Coordinates:
-        """Those in which sums of squares of X keep their digits; a constant column stays what it is, if asked to."""
+        """Those in which sums of squares keep their digits; a constant column stays what it is, if asked to."""
         size = np.sqrt(observed.squares / max(observed.class_sizes.sum(), np.finfo(float).tiny))
         if not observed.finite or ((size > 1e100) | ((size < 1e-100) & (size > 0))).any():
-            largest = abs(X).max(axis=0)
-            largest = largest.toarray().ravel() if sp.issparse(largest) else largest.astype(np.float64)
+            largest = blocks.map_sum(extremes).largest
             return cls(scale=1.0 / np.where(largest > 0, largest, 1.0))
-        if free_intercept and not sp.issparse(X):
+        if free_intercept and not blocks.sparse:
             far = np.abs(observed.mean) > 1e3 * np.sqrt(observed.variance)
             if far.any():
                 if keep_constant:
-                    far &= (X != X[:1]).any(axis=0)
+                    far &= blocks.map_sum(extremes).ranges > 0
                 return cls(shift=np.where(far, observed.mean, 0.0)) if far.any() else cls()
         return cls()
 
