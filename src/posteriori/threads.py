@@ -19,7 +19,7 @@ from typing import Any
 import joblib
 from threadpoolctl import LibController, ThreadpoolController
 
-__all__ = ["one_blas_thread", "run_tasks", "usable_threads"]
+__all__ = ["one_blas_thread", "run_stream", "run_tasks", "usable_threads"]
 
 
 @cache
@@ -105,3 +105,39 @@ def run_tasks(task: Callable[[int], Any], n_tasks: int, n_threads: int) -> list[
         if error is not None:
             raise error
     return results
+
+
+def run_stream(task: Callable[[int, Any], Any], items: Iterator[Any], n_threads: int) -> None:
+    """task(0, first item), task(1, second), ..., by the caller and helpers; each takes the next when it is free."""
+    taking = threading.Lock()
+    numbers = itertools.count()
+    stopped = threading.Event()
+
+    def work() -> None:
+        while not stopped.is_set():
+            with taking:
+                try:
+                    item = next(items)
+                except BaseException as end:  # none is left, or none can be had: nobody need ask again
+                    stopped.set()
+                    if isinstance(end, StopIteration):
+                        return
+                    raise
+                i = next(numbers)
+            try:
+                task(i, item)
+            except BaseException:
+                stopped.set()
+                raise
+
+    helpers = [_pool(os.getpid()).submit(work) for _ in range(n_threads - 1)]
+    try:
+        work()
+    finally:
+        stopped.set()
+        for helper in helpers:
+            helper.cancel()
+        errors = [helper.exception() for helper in helpers if not helper.cancelled()]
+    for error in errors:
+        if error is not None:
+            raise error

@@ -11,19 +11,20 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from posteriori.data.memory import MemoryBlocks
+from posteriori.maths.blocks import Blocks
 
 if TYPE_CHECKING:
     import narwhals as nw
 
     from posteriori.data.target import Target
 
-__all__ = ["Features", "column", "is_table", "raise_if_not_finite", "read_features"]
+__all__ = ["AnyFeatures", "Features", "column", "is_table", "raise_if_not_finite", "read_features"]
 
 _KERNEL_DTYPES = "?bBhHiIlLqQfd"
 """Type codes that pass through: booleans, integers, float32 and float64."""
@@ -34,9 +35,35 @@ _ROWS_AT_ONCE = 65_536
 """Rows searched together for a value that is not finite, so that a large matrix needs no large mask."""
 
 
+class AnyFeatures(Protocol):
+    """The features of N rows, wherever they lie."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and D."""
+
+    @property
+    def names(self) -> list[str] | None:
+        """Column names of a table whose names are all strings."""
+
+    def require_finite(self, *, missing_allowed: bool = False) -> None:
+        """Raise if a value is not finite, naming its column and row."""
+
+    def blocks(
+        self,
+        target: Target | None,
+        n_classes: int,
+        *,
+        shift: np.ndarray | None = None,
+        scale: np.ndarray | None = None,
+        n_threads: int = 1,
+    ) -> Blocks:
+        """The rows as (X - shift) * scale, with their targets if there are any."""
+
+
 @dataclass(frozen=True)
 class Features:
-    """The features of N rows.
+    """The features of N rows in memory.
 
     Attributes
     ----------
@@ -177,6 +204,7 @@ def raise_if_not_finite(
     *,
     argument: str = "X",
     missing_allowed: bool = False,
+    first_row: int = 0,
 ) -> None:
     """Raise if a value is NaN or infinite, naming its column and row; otherwise do nothing.
 
@@ -189,6 +217,8 @@ def raise_if_not_finite(
         The name of the matrix in the message.
     missing_allowed : bool
         Whether NaN is in order.
+    first_row : int
+        The number of the first row.
 
     Raises
     ------
@@ -212,7 +242,8 @@ def raise_if_not_finite(
     what = "NaN" if np.isnan(value) else "infinity"
     name = f"column {d}" if names is None else f"column {names[d]!r}"
     raise ValueError(
-        f"{argument} contains {what}, first in {name}, row {n} (counted from 0): remove or fill in such rows."
+        f"{argument} contains {what}, first in {name}, row {first_row + n} (counted from 0): remove or fill in such "
+        "rows."
     )
 
 

@@ -21,7 +21,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from posteriori.data.features import as_array, is_table, open_table, table_matrix
 
-__all__ = ["Target", "class_set", "read_target"]
+__all__ = ["Target", "class_factors", "class_set", "classes_of", "read_target"]
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,16 @@ def read_target(
     weights = _read_sample_weight(sample_weight, n_rows)
     codes = probs = None
     if values.ndim == 1:
-        class_labels, codes = _read_labels(values, classes)
+        class_labels, codes = classes_of(values, classes)
         if class_weight is not None:
             mass = np.bincount(codes, weights, minlength=len(class_labels))
-            factors = _class_factors(class_weight, class_labels, mass)[codes]
+            factors = class_factors(class_weight, class_labels, mass)[codes]
             weights = factors if weights is None else weights * factors
     else:
         class_labels, Y = _read_soft_labels(values, names, classes)
         weights, probs = _normalise(weights, Y)
         if class_weight is not None:
-            factors = _class_factors(class_weight, class_labels, weights @ probs)
+            factors = class_factors(class_weight, class_labels, weights @ probs)
             weights, probs = _normalise(weights, probs * factors)
 
     if weights is not None:
@@ -214,7 +214,7 @@ def _declared(classes: Any) -> np.ndarray:
     return values
 
 
-def _read_labels(values: np.ndarray, classes: Any) -> tuple[np.ndarray, np.ndarray]:
+def classes_of(values: np.ndarray, classes: Any) -> tuple[np.ndarray, np.ndarray]:
     """Sorted classes, at least two, and for every label its index among them."""
     labels, codes = _factorise(values, argument="y")
     if classes is None:
@@ -426,7 +426,7 @@ def _read_sample_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     return weights
 
 
-def _class_factors(class_weight: Any, classes: np.ndarray, mass: np.ndarray) -> np.ndarray:
+def class_factors(class_weight: Any, classes: np.ndarray, mass: np.ndarray) -> np.ndarray:
     """The weight of each class; mass is the weighted count of each, sum_n c_n Y_nk."""
     factors = np.ones(len(classes))
     if isinstance(class_weight, str) and class_weight == "balanced":

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.data import Features, MemoryBlocks, Target, one_blas_thread, usable_threads
+from posteriori.data import AnyFeatures, MemoryBlocks, Target, one_blas_thread, usable_threads
 from posteriori.estimators import describing, predicting, tables
 from posteriori.estimators.bayesian_fit import BayesianFit, bayesian_fit
 from posteriori.estimators.cautions import warn_of
@@ -174,7 +174,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def _fit_with_noise(
         self,
-        features: Features,
+        features: AnyFeatures,
         target: Target,
         likelihood: StandardLikelihood,
         settings: BayesianSettings,
@@ -206,7 +206,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def _store(
         self,
-        features: Features,
+        features: AnyFeatures,
         named: list[str],
         target: Target,
         likelihood: StandardLikelihood,

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.data import Features, Target, one_blas_thread, usable_threads
+from posteriori.data import AnyFeatures, Target, one_blas_thread, usable_threads
 from posteriori.estimators.gaussian_choice import KeptRows
 from posteriori.estimators.gaussian_fit import GaussianFit, fit_gaussian
 from posteriori.estimators.gaussian_settings import gaussian_settings, validate_gaussian
@@ -299,11 +299,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """What log p(k | x) is up to a number for each row, (K, n)."""
         return self._logits_of(read_for_prediction(self, X))
 
-    def _logits_of(self, features: Features) -> np.ndarray:
+    def _logits_of(self, features: AnyFeatures) -> np.ndarray:
         F = self._map_rows(features)
         return F if np.isfinite(F).all() else self._joint_of(features)
 
-    def _map_rows(self, features: Features, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
+    def _map_rows(self, features: AnyFeatures, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
         """Logits, (K, n), by products with coefficients alone where they are linear in x."""
         linear, origin = self._fit.densities.linear(), self._fit.densities.origin
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
@@ -315,10 +315,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             theta = np.column_stack([coef, intercept if far else intercept - coef @ origin])
             return blocks.map_rows(_finished_logits, theta, finish)
 
-    def _blocks(self, features: Features, shift: np.ndarray | None = None) -> Blocks:
+    def _blocks(self, features: AnyFeatures, shift: np.ndarray | None = None) -> Blocks:
         return features.blocks(None, len(self.classes_), shift=shift, n_threads=usable_threads(self.n_jobs))
 
-    def _joint_of(self, features: Features) -> np.ndarray:
+    def _joint_of(self, features: AnyFeatures) -> np.ndarray:
         """Joint log-probabilities, (K, n)."""
         densities = self._fit.densities
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
@@ -335,7 +335,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             F[:, far] = log_joint(pulled_in(X, densities), densities)
         return np.where(np.isnan(F), densities.log_prior[:, None], F)
 
-    def _read(self, features: Features, target: Target, kind: Kind | None = None) -> tuple[ClassStatistics, KeptRows]:
+    def _read(
+        self, features: AnyFeatures, target: Target, kind: Kind | None = None
+    ) -> tuple[ClassStatistics, KeptRows]:
         """Statistics of the rows, in as much detail as is needed, and some of the rows themselves."""
         K, D = len(target.classes), features.shape[1]
         auto = self.covariance == "auto"
@@ -355,7 +357,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             self._refuse(features, self.covariance)
         return statistics, self._keep(blocks, target)
 
-    def _refuse(self, features: Features, structure: str) -> None:
+    def _refuse(self, features: AnyFeatures, structure: str) -> None:
         """Raise if a value is infinite, or missing where that is not allowed."""
         missing_allowed = structure in ("diagonal", "tied_diagonal")
         try:

@@ -15,7 +15,13 @@ from posteriori.estimators.bayesian_softmax import Uncertainty, check_level
 from posteriori.estimators.gp_progress import progress_bar
 from posteriori.estimators.gp_rows import Rows, Standardised, dense, labelled_rows
 from posteriori.estimators.gp_settings import default_kernel, fingerprint, jax_at_work, seed_of, validate_gp
-from posteriori.estimators.reading import read_for_fit, read_for_prediction, read_labels, remember_features
+from posteriori.estimators.reading import (
+    in_memory,
+    read_for_fit,
+    read_for_prediction,
+    read_labels,
+    remember_features,
+)
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
 from posteriori.inference.solution import Status
 from posteriori.models.kernels import Kernel
@@ -54,7 +60,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         """
         self._validate()
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight)
-        rows = labelled_rows(features, target)
+        rows = labelled_rows(in_memory(features, type(self).__name__), target)
         standardised = Standardised.of(rows.X, rows.c)
         kernel = self._kernel(standardised)
         with jax_at_work(self.device), progress_bar(self.verbose, self.max_iter) as report:
@@ -205,7 +211,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
     def _map(self, X: Any, kernel: Callable[..., np.ndarray], rows: int = _BLOCK) -> np.ndarray:
         """Kernel over blocks of rows, each with the latents' means and variances (S, K, n): (..., n)."""
         features = read_for_prediction(self._checked(), X)
-        Z = self._standardised(dense(features))
+        Z = self._standardised(dense(in_memory(features, type(self).__name__)))
         size = min(rows, 1 << max(3, (len(Z) - 1).bit_length()))
         fitted, out = self._fitted, []
         with jax_at_work(self.device):

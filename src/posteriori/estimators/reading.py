@@ -9,11 +9,14 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from posteriori.data import Features, Target, column, is_table, read_features, read_target
+from posteriori.data import AnyFeatures, Features, Target, column, is_table, read_features, read_target
+from posteriori.data.pieces import require_numbers
+from posteriori.data.streamed import StreamedFeatures, open_stream, read_stream_for_fit, stream_column
 
 __all__ = [
     "adopt_features",
     "check_features",
+    "in_memory",
     "label_vector",
     "read_for_fit",
     "read_for_prediction",
@@ -25,11 +28,13 @@ __all__ = [
 
 def read_for_fit(
     X: Any, y: Any, sample_weight: Any, classes: Any, class_weight: Any
-) -> tuple[Features, Target, list[str]]:
-    """Features, target and the names of columns that are no features."""
+) -> tuple[AnyFeatures, Target, list[str]]:
+    """AnyFeatures, target and the names of columns that are no features."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
     named = [name for name in (y, sample_weight) if isinstance(name, str)]
+    if (stream := open_stream(X)) is not None:
+        return *read_stream_for_fit(stream, y, sample_weight, classes, class_weight), named
     if isinstance(y, str):
         y = column(X, y, argument="y")
     if isinstance(sample_weight, str):
@@ -45,7 +50,17 @@ def read_for_fit(
     return features, target, named
 
 
-def remember_features(estimator: Any, features: Features, named: list[str]) -> None:
+def in_memory(features: AnyFeatures, who: str) -> Features:
+    """Features that are a matrix in memory; others are refused."""
+    if not isinstance(features, Features):
+        raise ValueError(
+            f"{who} needs its rows in memory, and those of X stay where they lie: pass a table or an array of them, or "
+            "of some of them."
+        )
+    return features
+
+
+def remember_features(estimator: Any, features: AnyFeatures, named: list[str]) -> None:
     """Set n_features_in_, feature_names_in_ (for tables) and the columns to be ignored at prediction."""
     estimator.n_features_in_ = features.shape[1]
     estimator._not_features = named
@@ -55,15 +70,15 @@ def remember_features(estimator: Any, features: Features, named: list[str]) -> N
         del estimator.feature_names_in_
 
 
-def read_for_prediction(estimator: Any, X: Any) -> Features:
+def read_for_prediction(estimator: Any, X: Any) -> AnyFeatures:
     """The features of new rows, checked against those of the fit."""
     check_is_fitted(estimator)
-    features = read_features(X, drop=estimator._not_features)
+    features = _read_stream(X, estimator._not_features) or read_features(X, drop=estimator._not_features)
     check_features(estimator, features)
     return features
 
 
-def check_features(estimator: Any, features: Features) -> None:
+def check_features(estimator: Any, features: AnyFeatures) -> None:
     """Raise unless the columns are those of the fit; warn if only one of both has names."""
     name = type(estimator).__name__
     expected: Any = getattr(estimator, "feature_names_in_", None)
@@ -116,6 +131,16 @@ def without_column(X: Any, y: Any) -> Any:
     return table.drop([y]).to_native() if y in table.columns else X
 
 
+def _read_stream(X: Any, not_features: list[str]) -> StreamedFeatures | None:
+    """The features of new rows that are read from where they lie, if they are."""
+    stream = open_stream(X)
+    if stream is None:
+        return None
+    names = [name for name in stream.schema.names if name not in not_features]
+    require_numbers(stream.schema, names)
+    return StreamedFeatures(stream, names)
+
+
 def _bullets(names: list[str], most: int = 5) -> str:
     lines = [f"- {name}\n" for name in names[:most]]
     return "".join(lines) + ("- ...\n" if len(names) > most else "")
@@ -123,4 +148,6 @@ def _bullets(names: list[str], most: int = 5) -> str:
 
 def read_labels(X: Any, y: Any) -> Any:
     """y, looked up in the table X if it is a column's name."""
+    if isinstance(y, str) and (stream := open_stream(X)) is not None:
+        return stream_column(stream, y)
     return column(X, y, argument="y") if isinstance(y, str) and is_table(X) else y

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
 from posteriori.data import (
-    Features,
+    AnyFeatures,
     Target,
     one_blas_thread,
     usable_threads,
@@ -19,6 +19,7 @@ from posteriori.data import (
 from posteriori.estimators.progress import progress
 from posteriori.estimators.reading import (
     check_features,
+    in_memory,
     read_for_fit,
     read_for_prediction,
     read_labels,
@@ -179,7 +180,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
 
         N, which weighs the prior against the rows, is the number of rows seen so far. A call that begins a pass with
         the same rows as the very first call is taken for a repetition: N then stays as it is, so that repeated passes
-        approach the optimum that `fit` finds. Features need no scaling: steps follow their running moments. After a
+        approach the optimum that `fit` finds. AnyFeatures need no scaling: steps follow their running moments. After a
         `fit` it starts anew.
 
         Parameters
@@ -202,6 +203,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             )
         declared = self.classes_ if state is not None else classes if classes is not None else self.classes
         features, target, named = read_for_fit(X, y, sample_weight, declared, self.class_weight)
+        rows = in_memory(features, "partial_fit, which goes over rows once,")
         features.require_finite()
         if state is None:
             precision = self._precision(len(target.classes), features.shape[1])
@@ -211,7 +213,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             self.__dict__.pop("solution_", None)
         else:
             check_features(self, features)
-        state.visit(features.matrix, target)
+        state.visit(rows.matrix, target)
         self._set_coefficients(state.theta)
         self.n_iter_ = state.n_visited
         return self
@@ -247,14 +249,14 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         """w_k . x + b_k, (K, n)."""
         return self._logits_of(read_for_prediction(self, X))
 
-    def _logits_of(self, features: Features) -> np.ndarray:
+    def _logits_of(self, features: AnyFeatures) -> np.ndarray:
         F = self._map_rows(features, kernels.logits)
         if not np.isfinite(F).all():
             features.require_finite()
             np.nan_to_num(F, copy=False)  # finite features, but logits beyond the range of numbers
         return F
 
-    def _map_rows(self, features: Features, kernel: Callable[..., np.ndarray]) -> np.ndarray:
+    def _map_rows(self, features: AnyFeatures, kernel: Callable[..., np.ndarray]) -> np.ndarray:
         theta = np.column_stack([self.coef_, self.intercept_])
         blocks = features.blocks(None, len(self.classes_), n_threads=usable_threads(self.n_jobs))
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
@@ -292,7 +294,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             raise ValueError(f"penalize_intercept={given!r} must be a bool or a precision that is not negative.")
         return float(given)
 
-    def _start(self, features: Features, target: Target) -> np.ndarray | None:
+    def _start(self, features: AnyFeatures, target: Target) -> np.ndarray | None:
         """The last fit's parameters (K, D'), if they are wanted and fit."""
         if not self.warm_start or not hasattr(self, "coef_"):
             return None
@@ -306,7 +308,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         self.coef_ = theta[:, :D].copy()
         self.intercept_ = theta[:, D].copy() if theta.shape[1] > D else np.zeros(K)
 
-    def _warn(self, features: Features) -> None:
+    def _warn(self, features: AnyFeatures) -> None:
         solution = self.solution_
         if solution.status is Status.CONVERGED:
             return

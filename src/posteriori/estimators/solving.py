@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from posteriori.data import Features, Target
+from posteriori.data import AnyFeatures, Target
 from posteriori.inference import (
     Iterate,
     Newton,
@@ -29,7 +29,7 @@ __all__ = ["softmax_problem", "solve"]
 
 
 def softmax_problem(
-    features: Features, target: Target, precision: np.ndarray, n_threads: int
+    features: AnyFeatures, target: Target, precision: np.ndarray, n_threads: int
 ) -> tuple[SoftmaxObjective, Coordinates]:
     """The objective, and the coordinates in which it is safe to compute.
 
@@ -46,7 +46,9 @@ def softmax_problem(
     shift, scale = coordinates.shift, coordinates.scale
     if shift is not None or scale is not None:
         blocks = features.blocks(target, K, shift=shift, scale=scale, n_threads=n_threads)
-        observed = ObservedMoments.of(blocks, K)
+    held = blocks.at_hand()
+    if held is not blocks or shift is not None or scale is not None:
+        blocks, observed = held, ObservedMoments.of(held, K)
     return SoftmaxObjective(blocks, observed, coordinates.precision(precision)), coordinates
 
 

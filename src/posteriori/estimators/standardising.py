@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from posteriori.data import Features, Target
+from posteriori.data import AnyFeatures, Target
 from posteriori.maths.blocks import Blocks, without_labels
 from posteriori.maths.extremes import extremes
 from posteriori.models.coordinates import Coordinates
@@ -34,7 +34,7 @@ class StandardLikelihood:
 
 
 def standard_likelihood(
-    features: Features, target: Target, has_intercept: bool, scaled: bool, n_threads: int
+    features: AnyFeatures, target: Target, has_intercept: bool, scaled: bool, n_threads: int
 ) -> StandardLikelihood:
     """Take moments, choose coordinates and go over to them.
 
