@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import posteriori as po
-from posteriori.cli import app
+from posteriori.cli import app, rows
 
 TARGET = "species"
 
@@ -134,6 +134,14 @@ def test_rows_without_a_target_are_left_out(folder, tmp_path):
     assert "Note: 2 rows without species are left out." in result.stderr
 
 
+def test_a_target_of_numbers_with_gaps(tmp_path):
+    table = pa.table({"a": np.arange(60.0) ** 0.5, "y": pa.array([None, float("nan"), 1.0, 2.0] * 15)})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    result = ok("fit", tmp_path / "t.parquet", "--target", "y", "--model", "softmax", "--json")
+    assert json.loads(result.stdout)["classes"] == {"1.0": 15, "2.0": 15}
+    assert "Note: 30 rows without y are left out." in result.stderr
+
+
 # evaluate
 
 
@@ -190,11 +198,22 @@ def test_predict(folder, model, new, tmp_path, name):
     np.testing.assert_array_equal(table["island"], new["island"])
 
 
+def test_rows_are_predicted_in_parts(folder, model, new, tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "_ROWS_AT_ONCE", 10)
+    out = tmp_path / "p.parquet"
+    ok("predict", folder / "penguins.model", folder / "new.csv", "--out", out)
+    table = pd.read_parquet(out)
+    np.testing.assert_array_equal(table["prediction"], model.predict(new))
+    np.testing.assert_allclose(table.iloc[:, 1:].to_numpy(float), model.predict_proba(new), rtol=1e-12)
+    new.assign(bill_length_mm=new["bill_length_mm"].where(new.index != 37, np.inf)).to_csv(tmp_path / "inf.csv")
+    assert "column 'bill_length_mm', row 37 " in fails("predict", folder / "penguins.model", tmp_path / "inf.csv")
+
+
 def test_predict_from_standard_input_to_standard_output(folder, model, new):
     text = (folder / "new.csv").read_text()
     result = ok("predict", folder / "penguins.model", "-", "--format", "jsonl", stdin=text)
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [row["prediction"] for row in rows] == [*model.predict(new)]
+    predicted = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["prediction"] for row in predicted] == [*model.predict(new)]
 
 
 def test_predict_with_intervals_and_uncertainty(folder, model, new, tmp_path):

@@ -25,7 +25,8 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
-from posteriori.data.encoder import ColumnEncoding, Encoding
+from posteriori.data.encoding import ColumnEncoding, Encoding
+from posteriori.data.features import read_features
 from posteriori.estimators import SoftmaxRegression, TableEncoder
 
 COLUMNS = {
@@ -179,6 +180,34 @@ def test_the_input_is_not_modified():
     encoded = TableEncoder(min_frequency=1).fit_transform(X, "species")
     encoded.iloc[:, :-1] = 0
     pd.testing.assert_frame_equal(X, before)
+
+
+def test_the_features_of_an_arrow_table_are_one_matrix_without_a_copy():
+    encoded = TableEncoder(min_frequency=1).fit_transform(pa.table(COLUMNS), "species")
+    matrix = read_features(encoded, drop=["species"]).matrix
+    first = encoded["mass"].to_numpy()
+    assert np.shares_memory(matrix, first)
+    assert not matrix.flags.writeable
+    np.testing.assert_allclose(matrix, VALUES, rtol=1e-14, atol=1e-14)
+    np.testing.assert_array_equal(read_features(encoded.select(["mass", "year"])).matrix[:, 0], first)
+    del encoded, first
+    np.testing.assert_allclose(matrix, VALUES, rtol=1e-14, atol=1e-14)  # the matrix keeps its memory
+
+
+def test_many_rows_are_encoded_on_threads_and_errors_are_those_of_one():
+    few = mixed_table(1000)
+    encoder = TableEncoder().fit(few, "species")
+    many = pa.concat_tables([pa.Table.from_pandas(few, preserve_index=False)] * 12)
+    expected = np.tile(as_matrix(encoder.transform(few)), (12, 1))
+    np.testing.assert_array_equal(as_matrix(encoder.transform(many)), expected)
+    numbers = {name: np.arange(20_000.0) for name in "abcdef"}
+    fitted = TableEncoder().fit(pa.table(numbers))
+    bad = numbers | {name: np.where(np.arange(20_000) == 7, np.inf, 0.5) for name in "bdf"}
+    for fail in (fitted.transform, TableEncoder().fit):
+        with pytest.raises(ValueError, match="infinity, first in column 'b', row 7 "):
+            fail(pa.table(bad))
+    with pytest.raises(ValueError, match=r"column 'c' holds categories .*; column 'e' is missing"):
+        fitted.transform(pa.table(bad | {"c": ["x"] * 20_000}).drop_columns(["e"]))
 
 
 cells = {

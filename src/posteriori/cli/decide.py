@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from posteriori.cli.rows import model_and_table, require_columns
+from posteriori.cli.rows import model_and_table, probabilities, require_columns
 from posteriori.data.table_files import write_file
 from posteriori.decision import Utility, decide
 
@@ -21,7 +21,7 @@ def run(
     model, table = model_and_table(path, tables)
     require_columns(table, keep, "--keep")
     worth = worth.ordered(model.classes_)
-    decisions = decide(model.predict_proba(table), worth, classes=model.classes_)
+    decisions = decide(probabilities(model, table), worth, classes=model.classes_)
     columns: dict[str, Any] = {name: table[name] for name in keep}
     columns["action"] = pa.array([str(action) for action in decisions.actions])
     columns |= {f"utility({action})": decisions.expected_utility[:, a] for a, action in enumerate(worth.actions)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from posteriori.cli.rows import encoder_of, labels_of, model_and_table, require_columns, with_labels
+from posteriori.cli.rows import encoder_of, labels_of, model_and_table, probabilities, require_columns, with_labels
 from posteriori.cli.saying import listed, said, say_json
 from posteriori.decision import Utility, decide
 from posteriori.decision.scores import realised_utility
@@ -33,7 +33,7 @@ def run(
     model, table = model_and_table(path, tables)
     target = _target(model, table, target)
     table = with_labels(table, target)
-    P = model.predict_proba(table)
+    P = probabilities(model, table)
     y = labels_of(table, target)
     judged = evaluate(y, P, model.classes_)
     utilities = None if utility is None else Utility.from_csv(utility).ordered(model.classes_)

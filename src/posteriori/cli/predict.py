@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from posteriori.cli.rows import model_and_table, require_columns
+from posteriori.cli.rows import model_and_table, probabilities, require_columns, row_parts
 from posteriori.data.table_files import write_file
 
 
@@ -25,8 +25,11 @@ def run(
     model, table = model_and_table(path, tables)
     require_columns(table, keep, "--keep")
     columns: dict[str, Any] = {name: table[name] for name in keep}
-    P = model.predict_proba(table)
-    columns["prediction"] = _labels(model.classes_).take(pa.array(P.argmax(axis=1)))
+    P = probabilities(model, table)
+    labels = _labels(model.classes_)
+    columns["prediction"] = pa.chunked_array(
+        [labels.take(pa.array(P[rows].argmax(axis=1))) for rows in row_parts(len(P))]
+    )
     columns |= {f"p({name})": P[:, k] for k, name in enumerate(model.classes_)}
     if interval is not None:
         lower, upper = _asked(model, "predict_interval", "--interval")(_encoded(model, table), interval)

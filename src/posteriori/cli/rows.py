@@ -16,7 +16,20 @@ from posteriori.data.table_files import read_files
 from posteriori.estimators.table_encoder import TableEncoder
 from posteriori.storage import load
 
-__all__ = ["counted", "encoder_of", "labels_of", "model_and_table", "peak_memory", "require_columns", "with_labels"]
+__all__ = [
+    "counted",
+    "encoder_of",
+    "labels_of",
+    "model_and_table",
+    "peak_memory",
+    "probabilities",
+    "require_columns",
+    "row_parts",
+    "with_labels",
+]
+
+_ROWS_AT_ONCE = 65_536
+"""Rows that are encoded and predicted together: enough for all threads, and their features are few MB."""
 
 
 def model_and_table(path: str, tables: Sequence[str]) -> tuple[Any, pa.Table]:
@@ -25,6 +38,30 @@ def model_and_table(path: str, tables: Sequence[str]) -> tuple[Any, pa.Table]:
     encoder = encoder_of(model)
     columns = () if encoder is None else encoder.encoding_.columns
     return model, read_files(tables, text=[column.name for column in columns if column.kind == "category"])
+
+
+def probabilities(model: Any, table: pa.Table) -> np.ndarray:
+    """Class probabilities (n, K), some rows at a time: all rows encoded may take more memory than the table itself."""
+    if table.num_rows <= _ROWS_AT_ONCE:
+        return model.predict_proba(table)
+    P = np.empty((len(model.classes_), table.num_rows)).T  # each class in one piece, as it is written
+    try:
+        for rows in row_parts(table.num_rows):
+            P[rows] = model.predict_proba(table.slice(rows.start, rows.stop - rows.start))
+    except ValueError:
+        return model.predict_proba(table)  # raises again, with rows counted from the first of the table
+    return P
+
+
+def row_parts(n_rows: int) -> list[slice]:
+    """Rows that are dealt with together.
+
+    Examples
+    --------
+    >>> row_parts(100_000)
+    [slice(0, 65536, None), slice(65536, 100000, None)]
+    """
+    return [slice(start, min(start + _ROWS_AT_ONCE, n_rows)) for start in range(0, n_rows, _ROWS_AT_ONCE)]
 
 
 def encoder_of(model: Any) -> TableEncoder | None:
@@ -47,20 +84,19 @@ def require_columns(table: pa.Table, names: Sequence[str], argument: str) -> Non
 
 def with_labels(table: pa.Table, target: str) -> pa.Table:
     """The rows whose target is known; what is left out is said."""
-    known = pc.is_valid(table[target])
-    if pa.types.is_floating(table[target].type):
-        known = pc.and_(known, pc.invert(pc.fill_null(pc.is_nan(table[target]), True)))
-    kept = table.filter(known)
-    if kept.num_rows < table.num_rows:
-        note(f"{table.num_rows - kept.num_rows} rows without {target} are left out.")
-    if kept.num_rows == 0:
+    unknown = pc.is_null(table[target], nan_is_null=True)
+    n_unknown = pc.sum(unknown).as_py()
+    if n_unknown == table.num_rows:
         raise ValueError(f"No row of the table has a value of {target!r}.")
-    return kept
+    if n_unknown == 0:
+        return table
+    note(f"{n_unknown} rows without {target} are left out.")
+    return table.filter(pc.invert(unknown))
 
 
 def counted(table: pa.Table, column: str) -> dict[Any, int]:
     """How often each value of a column occurs, in the order of the values."""
-    found = pc.value_counts(table[column].combine_chunks())
+    found = pc.value_counts(table[column])
     pairs = zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
     return dict(sorted(pairs, key=lambda pair: (str(type(pair[0])), pair[0])))
 

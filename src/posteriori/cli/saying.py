@@ -6,11 +6,13 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 __all__ = ["listed", "note", "said", "say_json", "told"]
 
@@ -49,6 +51,8 @@ def note(text: str) -> None:
 
 def said() -> Console:
     """Where results are printed."""
+    from rich.console import Console  # not all commands print, and all start sooner without it
+
     return Console(highlight=False, soft_wrap=False)
 
 
@@ -59,6 +63,8 @@ def say_json(value: dict[str, Any]) -> None:
 
 def listed(*columns: str) -> Table:
     """A table without lines; numbers to the right of the first column."""
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, 0, 0, 2), header_style="dim", show_header=any(columns))
     for i, name in enumerate(columns):
         table.add_column(name, justify="left" if i == 0 else "right")

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.data.encoder import (
+from posteriori.data.encoding import (
     Encoding,
     Source,
     describe_encoding,

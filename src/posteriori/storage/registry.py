@@ -203,11 +203,11 @@ def _parts() -> list[Stored]:
         Stored("Rule", "posteriori.maths.argmax", "fields", deferred=True),
         Stored("Chunk", f"{inference}.ascent", "fields", deferred=True),
         # tables
-        Stored("Encoding", "posteriori.data.encoder", "fields"),
-        Stored("ColumnEncoding", "posteriori.data.encoder", "fields"),
-        Stored("NumberPlan", "posteriori.data.encoder", "fields"),
-        Stored("CategoryPlan", "posteriori.data.encoder", "fields"),
-        Stored("DatePlan", "posteriori.data.encoder", "fields"),
+        Stored("Encoding", "posteriori.data.encoding.plans", "fields"),
+        Stored("ColumnEncoding", "posteriori.data.encoding.plans", "fields"),
+        Stored("NumberPlan", "posteriori.data.encoding.plans", "fields"),
+        Stored("CategoryPlan", "posteriori.data.encoding.plans", "fields"),
+        Stored("DatePlan", "posteriori.data.encoding.plans", "fields"),
         # decisions
         Stored(
             "Utility", "posteriori.decision.utility", "attributes", ("matrix", "states", "actions", "function")

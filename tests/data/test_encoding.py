@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posteriori.data import encoder
-from posteriori.data.encoder import (
+from posteriori.data.encoding import (
     CategoryPlan,
     DatePlan,
     NumberPlan,
@@ -21,10 +20,13 @@ from posteriori.data.encoder import (
     merge_summaries,
     open_source,
     plan_encoding,
+    planning,
     read_column,
+    summaries,
     summarise,
     summarise_source,
 )
+from posteriori.data.encoding.dates import DATE_PARTS, date_parts
 
 NAN = np.nan
 
@@ -228,7 +230,8 @@ def test_the_mean_of_the_largest_numbers_does_not_overflow():
 
 
 def test_levels_are_counted_up_to_a_bound(monkeypatch):
-    monkeypatch.setattr(encoder, "MOST_COUNTED", 10)
+    for module in (summaries, planning):
+        monkeypatch.setattr(module, "MOST_COUNTED", 10)
     a, b = (summarise(read_column("a", pa.array([f"{i}" for i in rows]))) for rows in (range(8), range(6, 12)))
     assert merge_summaries(a, b).counts is None
     assert merge_summaries(a, a).counts == dict.fromkeys("01234567", 2)
@@ -294,7 +297,7 @@ def test_dates_are_taken_apart():
     encoding = fit(pa.table({"t": days}))
     plan = encoding.columns[0].plan
     assert isinstance(plan, DatePlan)
-    assert encoding.names == [f"t_{part}" for part in (*encoder.DATE_PARTS, "missing")]
+    assert encoding.names == [f"t_{part}" for part in (*DATE_PARTS, "missing")]
     matrix = encoded(encoding, pa.table({"t": days}))
     turn = 2 * np.pi / 7
     hours = [0, 91 * 24 + 6, 183 * 24 + 12]
@@ -321,7 +324,7 @@ def test_parts_of_dates_that_do_not_vary_are_left_out():
 def test_dates_before_1970():
     column = read_column("t", np.array(["1969-12-31T18:00", "1970-01-01T00:00"], dtype="M8[us]"))
     seconds, sin_month, cos_month, sin_day, cos_day, sin_hour, cos_hour = (
-        part[0] for part in encoder._date_parts(column.values)
+        part[0] for part in date_parts(column.values)
     )
     assert seconds == -6 * 3600
     np.testing.assert_allclose([sin_month, cos_month], [np.sin(22 / 12 * np.pi), np.cos(22 / 12 * np.pi)])

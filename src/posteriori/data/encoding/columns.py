@@ -1,0 +1,196 @@
+"""Reading one column: whatever a library calls it, it holds numbers, categories or dates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["EMPTY", "UNSUPPORTED", "Column", "raise_if_infinite", "read_column"]
+
+EMPTY = "empty"
+"""The kind of a column whose type has no values, only missing ones."""
+
+UNSUPPORTED = "unsupported"
+"""The kind of a column that no rule covers."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The values of one column, in one of three forms.
+
+    float64 with NaN for missing (numbers, booleans, durations in seconds), codes into `levels` with -1 for missing
+    (categories), or datetime64[us] with NaT (dates, as the clock of `zone` shows them).
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    values: np.ndarray
+    levels: tuple[str, ...] = ()
+    zone: str | None = None
+    integer: bool = False
+
+    def missing(self) -> np.ndarray:
+        """Which rows have no value, (N,)."""
+        if self.kind == "category":
+            return self.values < 0
+        return np.isnat(self.values) if self.values.dtype.kind == "M" else np.isnan(self.values)
+
+
+def raise_if_infinite(column: Column, *, start: int = 0) -> None:
+    """Raise if a number is infinite, naming column and row, of which the first has the number `start`."""
+    infinite = np.isinf(column.values)
+    if infinite.any():
+        raise ValueError(
+            f"X contains infinity, first in column {column.name!r}, row {start + int(infinite.argmax())} (counted from "
+            "0): remove such rows, or make the value missing."
+        )
+
+
+def read_column(name: str, raw: Any, *, zone: str | None = None) -> Column:
+    """Read one raw column.
+
+    Parameters
+    ----------
+    name : str
+    raw : narwhals Series, NumPy or Arrow array
+    zone : str or None
+        Time zone in which dates that have one are read; None is the column's own.
+
+    Returns
+    -------
+    Column
+        Of kind "unsupported", without values, if no rule covers its dtype.
+
+    Examples
+    --------
+    >>> column = read_column("island", np.array(["Dream", None, "Biscoe", "Dream"], dtype=object))
+    >>> column.kind, column.levels, column.values
+    ('category', ('Dream', 'Biscoe'), array([ 0, -1,  1,  0]))
+    """
+    if isinstance(raw, np.ndarray) and raw.dtype.kind in "biuf":
+        kind = "boolean" if raw.dtype.kind == "b" else "number"
+        return Column(name, kind, str(raw.dtype), raw.astype(np.float64, copy=False), integer=raw.dtype.kind in "iu")
+    dtype = _dtype_name(raw)
+    if _is_pandas_categorical(raw):
+        return _read_pandas_categorical(name, dtype, raw.to_native())
+    array = _to_arrow(raw)
+    if array is None:
+        return Column(name, UNSUPPORTED, dtype, np.empty(0))
+    return _read_arrow(name, dtype, array, zone)
+
+
+def _dtype_name(raw: Any) -> str:
+    """The dtype as the user's own library calls it."""
+    native = raw.to_native() if hasattr(raw, "to_native") else raw
+    return str(native.dtype if hasattr(native, "dtype") else native.type)
+
+
+def _is_pandas_categorical(raw: Any) -> bool:
+    return hasattr(raw, "to_native") and hasattr(getattr(raw.to_native(), "cat", None), "codes")
+
+
+def _read_pandas_categorical(name: str, dtype: str, values: Any) -> Column:
+    """Codes and levels of pandas, which may be what Arrow has no name for, such as intervals."""
+    levels = tuple(str(level) for level in values.cat.categories)
+    return Column(name, "category", dtype, values.cat.codes.to_numpy().astype(np.int64), levels)
+
+
+def _to_arrow(raw: Any) -> Any:
+    """The column as one Arrow array; None where Arrow finds no common type for its values."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    if isinstance(raw, pa.Array):
+        return raw
+    if isinstance(raw, nw.Series) and raw.dtype in (nw.Int128, nw.UInt128):
+        raw = raw.cast(nw.Float64())  # Arrow has no such integers
+    try:
+        array = pa.array(raw, from_pandas=True) if isinstance(raw, np.ndarray) else raw.to_arrow()
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError, OverflowError):
+        # pandas' sparse columns, Python's largest integers, and its numbers and booleans mixed, are still numbers
+        array = _numbers_as_arrow(raw)
+    if isinstance(array, pa.ChunkedArray):
+        if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+            # before chunks are joined: codes are smaller than the text, which may exceed 2 GB
+            array = array.cast(pa.large_string()).dictionary_encode()
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    return array
+
+
+def _numbers_as_arrow(raw: Any) -> Any:
+    """float64, if each value is a number or missing; otherwise None."""
+    import pyarrow as pa
+
+    values = np.asarray(raw.to_native() if hasattr(raw, "to_native") else raw)
+    if values.dtype.kind == "c" or any(isinstance(value, (str, bytes)) for value in values):
+        return None
+    try:
+        return pa.array(values.astype(np.float64), from_pandas=True)
+    except (TypeError, ValueError):
+        return None
+
+
+def _read_arrow(name: str, dtype: str, array: Any, zone: str | None) -> Column:
+    """Sort an Arrow array into one of the kinds."""
+    import pyarrow as pa
+
+    kind, types = array.type, pa.types
+    if types.is_null(kind):
+        return Column(name, EMPTY, dtype, np.full(len(array), np.nan))
+    if types.is_boolean(kind):
+        return Column(name, "boolean", dtype, _floats(array))
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return Column(name, "number", dtype, _floats(array), integer=types.is_integer(kind))
+    if types.is_duration(kind):
+        microseconds = array.cast(pa.duration("us"), safe=False).cast(pa.int64())
+        return Column(name, "duration", dtype, _floats(microseconds) / 1e6)
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return _read_dates(name, dtype, array, zone)
+    if types.is_dictionary(kind) and not (types.is_nested(kind.value_type) or _is_binary(kind.value_type)):
+        return _read_levels(name, dtype, array)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return _read_levels(name, dtype, array.cast(pa.large_string()).dictionary_encode())
+    return Column(name, UNSUPPORTED, dtype, np.empty(0))
+
+
+def _is_binary(kind: Any) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+
+
+def _floats(array: Any) -> np.ndarray:
+    """float64, missing values as NaN."""
+    import pyarrow as pa
+
+    return array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+
+
+def _read_dates(name: str, dtype: str, array: Any, zone: str | None) -> Column:
+    """Dates as the clock shows them: in the time zone of the fit, or their own."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    own = getattr(array.type, "tz", None)
+    if own is None:
+        values = array.cast(pa.timestamp("us"), safe=False)
+        return Column(name, "date", dtype, values.to_numpy(zero_copy_only=False).astype("M8[us]"))
+    zone = zone or own
+    values = pc.local_timestamp(array.cast(pa.timestamp("us", tz=zone), safe=False))
+    return Column(name, "date with time zone", dtype, values.to_numpy(zero_copy_only=False).astype("M8[us]"), zone=zone)
+
+
+def _read_levels(name: str, dtype: str, array: Any) -> Column:
+    """Codes and levels of a dictionary, which may itself hold a missing value: None or NaN."""
+    import pyarrow as pa
+
+    codes = array.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    levels = array.dictionary.to_pylist()
+    blank = np.array([*(level is None or level != level for level in levels), True])  # the last is that of code -1
+    if blank[:-1].any():
+        codes = np.where(blank[codes], -1, codes)
+    return Column(name, "category", dtype, codes, tuple(str(level) for level in levels))
