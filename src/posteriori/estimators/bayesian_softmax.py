@@ -12,6 +12,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.data import AnyFeatures, MemoryBlocks, Target, one_blas_thread, usable_threads
+from posteriori.data.pieces import ColumnTarget
 from posteriori.estimators import describing, predicting, tables
 from posteriori.estimators.bayesian_fit import BayesianFit, bayesian_fit
 from posteriori.estimators.cautions import warn_of
@@ -156,7 +157,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         self
         """
         settings = bayesian_settings(self)
-        features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight)
+        features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight, device=self.device)
         if target.weights is not None and not target.weights.any():
             raise ValueError("All sample weights are zero: there is nothing to learn from.")
         with one_blas_thread():
@@ -183,6 +184,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         """Fit; with label noise, again and again with each row weighed by the chance that its label is its own."""
         if self.label_noise is None or self.label_noise == 0:
             return likelihood, bayesian_fit(likelihood, target, settings), 0.0
+        if isinstance(target, ColumnTarget):
+            raise ValueError("label_noise needs the rows in memory, where each gets a weight of its own.")
         if target.codes is None:
             raise ValueError("label_noise needs labels: soft targets say themselves how sure they are.")
         rate = 0.05 if self.label_noise == "estimate" else float(self.label_noise)
@@ -421,7 +424,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def _blocks(self, X: Any, n_out: int) -> Blocks:
         """New rows in the fit's coordinates, for kernels with n_out values a row."""
-        features = read_for_prediction(self, X)
+        features = read_for_prediction(self, X, self.device)
         features.require_finite()
         shift, scale = self._coordinates.shift, self._coordinates.scale
         return features.blocks(None, n_out, shift=shift, scale=scale, n_threads=usable_threads(self.n_jobs))
