@@ -44,6 +44,7 @@ _HOME = {
     "UtilityClassifier": "posteriori.estimators",
     "TableEncoder": "posteriori.estimators",
     "load": "posteriori.storage",
+    "predict_to": "posteriori.estimators.predict_to",
     "save": "posteriori.storage",
     "to_onnx": "posteriori.storage.onnx_export",
     "walkthrough": "posteriori.report",
@@ -84,6 +85,7 @@ __all__ = [
     "decide",
     "kernels",
     "load",
+    "predict_to",
     "save",
     "to_onnx",
     "walkthrough",
@@ -102,6 +104,7 @@ if TYPE_CHECKING:
         TableEncoder,
         UtilityClassifier,
     )
+    from posteriori.estimators.predict_to import predict_to
     from posteriori.exceptions import (
         ApproximationWarning,
         ConvergenceWarning,

@@ -25,9 +25,10 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
+from posteriori.data import streamed as streamed_rows
 from posteriori.data.encoding import ColumnEncoding, Encoding
 from posteriori.data.features import read_features
-from posteriori.estimators import SoftmaxRegression, TableEncoder
+from posteriori.estimators import BayesianSoftmaxRegression, GaussianClassifier, SoftmaxRegression, TableEncoder
 
 COLUMNS = {
     "mass": [3.7, None, 5.1, 4.3],
@@ -249,18 +250,44 @@ def test_streamed_is_as_in_memory(dataset):
     streamed, whole = TableEncoder().fit(dataset, "species"), TableEncoder().fit(X, "species")
     pd.testing.assert_frame_equal(streamed.describe(), whole.describe())
     assert streamed.describe().loc["id", "dropped"] == "identifier: integers from 0 to 999, each once"
-    reader = streamed.transform(dataset)
-    assert isinstance(reader, pa.RecordBatchReader)
-    encoded, expected = reader.read_all(), whole.transform(X)
+    again = streamed.transform(dataset)
+    encoded, expected = again.to_table(), whole.transform(X)
+    assert encoded.equals(again.to_table()), "it can be read again and again"
+    assert encoded.equals(again.to_reader().read_all())
     assert encoded.schema == expected.schema
     assert encoded["species"] == X["species"]
     np.testing.assert_allclose(as_matrix(encoded), as_matrix(expected), rtol=1e-12, atol=1e-12)
-    assert streamed.fit_transform(dataset, "species").read_all().equals(encoded)
+    assert streamed.fit_transform(dataset, "species").to_table().equals(encoded)
+
+
+@pytest.mark.parametrize("held", [0, 1 << 20], ids=["read in every pass", "held"])
+@pytest.mark.parametrize(
+    "model", [SoftmaxRegression(tol=1e-14), BayesianSoftmaxRegression(tol=1e-14), GaussianClassifier()]
+)
+def test_a_pipeline_is_fitted_to_a_data_set_as_to_its_table(dataset, model, held, monkeypatch):
+    monkeypatch.setattr(streamed_rows, "_HELD_BYTES", held)
+    X = dataset.to_table()
+    one, two = (Pipeline([("encode", TableEncoder()), ("fit", clone(model))]) for _ in range(2))
+    one.fit(dataset, "species")
+    two.fit(X, "species")
+    P = two.predict_proba(X)
+    np.testing.assert_allclose(one.predict_proba(dataset), P, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(one.predict_proba(X), P, rtol=0, atol=1e-8)
+    assert list(one[-1].feature_names_in_) == list(two[-1].feature_names_in_)
+    assert one.score(dataset, "species") == two.score(X, "species")
+
+
+def test_a_data_set_without_a_column_is_refused_at_prediction(dataset):
+    model = Pipeline([("encode", TableEncoder()), ("fit", SoftmaxRegression())]).fit(dataset, "species")
+    fields = [field for field in dataset.schema if field.name != "mass"]
+    assert len(fields) < len(dataset.schema)
+    with pytest.raises(ValueError, match="mass"):
+        model.predict_proba(dataset.replace_schema(pa.schema(fields)))
 
 
 def test_a_reader_is_read_once(dataset):
     encoder = TableEncoder().fit(dataset.scanner().to_reader(), "species")
-    expected = TableEncoder().fit(dataset, "species").transform(dataset).read_all()
+    expected = TableEncoder().fit(dataset, "species").transform(dataset).to_table()
     assert encoder.transform(dataset.scanner().to_reader()).read_all().equals(expected)
     with pytest.raises(TypeError, match="can be read only once, and fit_transform reads twice: pass a pyarrow Dataset"):
         encoder.fit_transform(dataset.scanner().to_reader(), "species")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from posteriori.cli.rows import model_and_table, probabilities, require_columns, row_parts
 from posteriori.data.table_files import write_file
+from posteriori.estimators.predict_to import labels_column
 
 
 def run(
@@ -26,7 +26,7 @@ def run(
     require_columns(table, keep, "--keep")
     columns: dict[str, Any] = {name: table[name] for name in keep}
     P = probabilities(model, table)
-    labels = _labels(model.classes_)
+    labels = labels_column(model.classes_)
     columns["prediction"] = pa.chunked_array(
         [labels.take(pa.array(P[rows].argmax(axis=1))) for rows in row_parts(len(P))]
     )
@@ -54,11 +54,3 @@ def _asked(model: Any, method: str, option: str) -> Any:
             f"{option} needs a posterior, which {type(last).__name__} has not: fit with --model bayes, gaussian or gp."
         )
     return getattr(last, method)
-
-
-def _labels(labels: np.ndarray) -> pa.Array:
-    """Labels in a column, those of mixed kinds as text."""
-    try:
-        return pa.array(labels)
-    except (pa.ArrowException, TypeError):
-        return pa.array([str(label) for label in labels])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import glob
+import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from posteriori.files import replacing
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMATS", "format_of", "read_files", "write_file"]
+__all__ = ["FORMATS", "format_of", "read_files", "write_file", "writing"]
 
 FORMATS = ("csv", "parquet", "jsonl")
 _SUFFIXES = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl"}
@@ -78,6 +80,35 @@ def write_file(table: pa.Table, path: str | None, form: str | None = None) -> No
         return
     with replacing(path) as temporary, temporary.open("wb") as file:
         _write(table, file, form)
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[Callable[[pa.Table], None]]:
+    """A function that writes table after table, of one schema, to a file that appears when all are written."""
+    form = format_of(os.fspath(path))
+    with replacing(path) as temporary, temporary.open("wb") as file, ExitStack() as opened:
+        writer: Any = None
+
+        def write(table: pa.Table) -> None:
+            nonlocal writer
+            if form == "jsonl":
+                _write_lines(table, file)
+                return
+            if writer is None:
+                writer = opened.enter_context(_writer(form, file, table.schema))
+            writer.write_table(table)
+
+        yield write
+
+
+def _writer(form: str, file: Any, schema: pa.Schema) -> Any:
+    if form == "parquet":
+        import pyarrow.parquet as parquet
+
+        return parquet.ParquetWriter(file, schema)
+    from pyarrow import csv
+
+    return csv.CSVWriter(file, schema)
 
 
 def _matching(path: str) -> list[str]:

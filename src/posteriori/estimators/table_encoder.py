@@ -15,6 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.data.encoding import (
+    EncodedDataset,
     Encoding,
     Source,
     describe_encoding,
@@ -60,7 +61,8 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     Notes
     -----
     Output is a table of the library of the input: pandas (with its index), polars or Arrow. An array or a list of rows
-    gives an array; a pyarrow Dataset or RecordBatchReader gives a RecordBatchReader, encoded while it is read.
+    gives an array; a RecordBatchReader gives a RecordBatchReader, encoded while it is read; a pyarrow Dataset gives an
+    `EncodedDataset`, which classifiers read pass by pass, and which has `to_batches`, `to_reader` and `to_table`.
 
     Examples
     --------
@@ -136,7 +138,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
 
         Returns
         -------
-        table, ndarray or RecordBatchReader
+        table, ndarray, RecordBatchReader or EncodedDataset
             Features of float64 without missing values, then the target and the carried columns.
 
         Raises
@@ -150,6 +152,8 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         carried = [name for name in apart if name in source.names and source.form != "array"]
         renamed = self._positions(source, apart)
         if source.form == "stream":
+            if hasattr(X, "get_fragments"):
+                return EncodedDataset(self.encoding_, X, renamed, carried)
             return _stream(self.encoding_, source, renamed, carried, X)
         (batch,) = source.batches()
         matrix = encode(self.encoding_, _rename(batch, renamed))

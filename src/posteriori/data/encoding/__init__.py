@@ -9,6 +9,7 @@ of plain values. The rules are stated in docs/tables.md.
 
 from posteriori.data.encoding.applying import encode
 from posteriori.data.encoding.columns import Column, read_column
+from posteriori.data.encoding.dataset import EncodedDataset
 from posteriori.data.encoding.planning import plan_encoding
 from posteriori.data.encoding.plans import (
     CategoryPlan,
@@ -26,6 +27,7 @@ __all__ = [
     "Column",
     "ColumnEncoding",
     "DatePlan",
+    "EncodedDataset",
     "Encoding",
     "Moments",
     "NumberPlan",

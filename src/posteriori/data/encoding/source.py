@@ -11,8 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from posteriori.data.features import is_table, open_table, read_features
+from posteriori.data.streamed import DatasetStream
 
 __all__ = ["Source", "open_source"]
+
+_ROWS = 1 << 16
+"""Of a data set, read at a time."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def _is_stream(X: Any) -> bool:
 
 
 def _stream_batches(X: Any) -> Iterator[dict[str, Any]]:
-    batches = X.to_batches() if hasattr(X, "to_batches") else X
+    batches = DatasetStream(X).batches(X.schema.names, _ROWS) if hasattr(X, "to_batches") else X
     for batch in batches:
         if batch.num_rows:
             yield dict(zip(batch.schema.names, batch.columns, strict=True))
