@@ -36,6 +36,7 @@ def nothing_is_held(monkeypatch):
     """Rows are read again in every pass, in small batches, even where they would fit."""
     monkeypatch.setattr(streamed, "_HELD_BYTES", 0)
     monkeypatch.setattr(streamed, "_BLOCK_BYTES", 8 * 128 * (D + K))
+    monkeypatch.setattr(streamed, "_LEAST_ROWS", 1)
 
 
 def write_parquet(folder):
@@ -146,6 +147,17 @@ def test_a_data_set_itself_is_taken_with_all_its_columns(tmp_path):
     model = po.SoftmaxRegression().fit(ds.dataset(tmp_path), "kind")
     assert list(model.feature_names_in_) == NAMES
     assert model.solution_.n_passes > 3
+
+
+def test_a_filtered_data_set(tmp_path):
+    write_parquet(tmp_path)
+    filtered = projected(ds.dataset(tmp_path), [*NAMES, "kind"]).filter(ds.field("x0") > 0)
+    held = po.SoftmaxRegression(tol=1e-14).fit(filtered.to_table(), "kind")
+    assert_same(po.SoftmaxRegression(tol=1e-14).fit(filtered, "kind"), held)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = po.SoftmaxRegression(solver="sgd").fit(filtered, "kind")
+    assert found.solution_.objective < held.solution_.objective * 1.01
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1000, 5000])

@@ -43,11 +43,13 @@ __all__ = [
 
 _BLOCK_BYTES = 4 << 20
 """Features and logits of one batch: what stays in the cache of a core."""
+_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
+"""Of a batch."""
 _COARSE = 4
 """How many times larger batches are for kernels whose results are large."""
 _AHEAD_BYTES = 64 << 20
 """Of features, read before they are asked for."""
-_SAMPLE_BYTES = 64 << 20
+_SAMPLE_BYTES = 32 << 20
 """Of features, for the random rows from which starts and preconditioners come."""
 _HELD_BYTES = 128 << 20
 """Up to here rows are held in memory instead of being read again."""
@@ -83,8 +85,12 @@ class DatasetStream:
         return _not_empty(self.dataset.to_batches(**self._reading(columns, size)))
 
     def shuffled(self, columns: list[str], size: int, rng: np.random.Generator) -> Iterator[pa.RecordBatch]:
-        """Files, and row groups of Parquet files, in random order."""
-        fragments = list(self.dataset.get_fragments())
+        """Files, and row groups of Parquet files, in random order; where rows are filtered, in their own."""
+        try:
+            fragments = list(self.dataset.get_fragments())
+        except ValueError:  # Arrow gives the parts of a filtered data set to nobody
+            yield from self.batches(columns, size)
+            return
         parts = [part for each in fragments for part in (_row_groups(each) if hasattr(each, "row_groups") else [each])]
         for i in rng.permutation(len(parts)):
             yield from _not_empty(parts[i].to_batches(schema=self.schema, **self._reading(columns, size)))
@@ -142,7 +148,7 @@ class StreamedFeatures:
         """N and D; rows are counted if no target has been read."""
         if self.target is not None:
             return self.target.n_rows, len(self.names)
-        return sum(batch.num_rows for batch in self.stream.batches(self.names[:1], 1 << 17)), len(self.names)
+        return sum(batch.num_rows for batch in self.stream.batches(self.names[:1], _MOST_ROWS)), len(self.names)
 
     def require_finite(self, *, missing_allowed: bool = False) -> None:
         """Raise if a value is not finite, naming its column and row."""
@@ -173,7 +179,7 @@ def read_stream_for_fit(
     names = [name for name in stream.schema.names if name not in named]
     require_numbers(stream.schema, names)
     total = None
-    for batch in _guarded(stream.batches(named, 1 << 17)):
+    for batch in _guarded(stream.batches(named, _MOST_ROWS)):
         counts = count_labels(batch, y, sample_weight)
         total = counts if total is None else total + counts
     if total is None:
@@ -187,7 +193,7 @@ def stream_column(stream: Stream, name: str) -> np.ndarray:
     import pyarrow as pa
 
     named_columns(stream.schema, name, None)
-    values = [batch.column(name) for batch in _guarded(stream.batches([name], 1 << 17))]
+    values = [batch.column(name) for batch in _guarded(stream.batches([name], _MOST_ROWS))]
     return as_array(pa.chunked_array(values, stream.schema.field(name).type))
 
 
@@ -238,9 +244,8 @@ class StreamBlocks:
         """One pass over the raw batches, at the end of which as many rows must have come as there are."""
         self.n_passes += 1
         columns = self.layout.columns(with_labels)
-        size = int(np.clip(_BLOCK_BYTES / (8 * (self.n_features + self.n_classes)), 1024, 1 << 17)) * (
-            _COARSE if coarse else 1
-        )
+        rows = _BLOCK_BYTES / (8 * (self.n_features + self.n_classes))
+        size = int(np.clip(rows, _LEAST_ROWS, _MOST_ROWS)) * (_COARSE if coarse else 1)
         batches = self.stream.batches(columns, size) if rng is None else self.stream.shuffled(columns, size, rng)
         seen = 0
         for batch in _guarded(batches):
