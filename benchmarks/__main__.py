@@ -13,6 +13,7 @@ BAYES = ("price", "quality", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal")
 GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
+ENGINES = ("gpu", "out-of-core", "against-spark")
 COMMANDS = ("commands",)
 
 WHAT = """\
@@ -43,6 +44,11 @@ of GPClassifier and DeepGPClassifier:
   gp-digits            digits from a fresh process, against GPflow and GPyTorch (--peer-python)
   gp-mnist             MNIST, one layer and two, on JAX's default device (needs --data)
   gp                   these five
+of rows elsewhere than in memory:
+  gpu                  milliseconds of fits to rows on a GPU, against scikit-learn on the same card
+  out-of-core          a Parquet file of 50 million rows: seconds, passes and memory
+  against-spark        softmax regression, against Spark MLlib on this machine (--peer-python)
+  engines              these three
 of the command line:
   commands             fit and predict on a large CSV, against reading it and fitting in memory
 all: everything"""
@@ -60,7 +66,21 @@ def main() -> None:
         "what",
         nargs="?",
         default="all",
-        choices=(*POINT, *BAYES, "bayes", *GAUSSIAN, "gaussian", *DECISIONS, "decisions", *GP, "gp", *COMMANDS, "all"),
+        choices=(
+            *POINT,
+            *BAYES,
+            "bayes",
+            *GAUSSIAN,
+            "gaussian",
+            *DECISIONS,
+            "decisions",
+            *GP,
+            "gp",
+            *ENGINES,
+            "engines",
+            *COMMANDS,
+            "all",
+        ),
     )
     parser.add_argument("--data", type=Path, help="folder with NAME.npz: mnist, letter (X, y, split), others (X, y)")
     parser.add_argument(
@@ -76,7 +96,8 @@ def main() -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="an interpreter in which gp-digits looks for GPflow and GPyTorch, after this one; as often as needed",
+        help="an interpreter in which gp-digits looks for GPflow and GPyTorch, against-spark for pyspark, after this "
+        "one; as often as needed",
     )
     parser.add_argument("--without-peers", action="store_true", help="gp-folds: ours alone; the peer's search is long")
     parser.add_argument("--quick", action="store_true", help="only small problems, to try the benchmarks themselves")
@@ -85,11 +106,12 @@ def main() -> None:
 
     asked = tuple(options.problems.split(",")) if options.problems else None
     groups = {
-        "all": (*POINT, *BAYES, *GAUSSIAN, *DECISIONS, *GP, *COMMANDS),
+        "all": (*POINT, *BAYES, *GAUSSIAN, *DECISIONS, *GP, *ENGINES, *COMMANDS),
         "bayes": BAYES,
         "gaussian": GAUSSIAN,
         "decisions": DECISIONS,
         "gp": GP,
+        "engines": ENGINES,
     }
     what = groups.get(options.what, (options.what,))
 
@@ -99,7 +121,7 @@ def main() -> None:
     # Imported here because every worker process imports this module again.
     from benchmarks import (
         against_laplace_torch,
-        commands,
+        against_spark,
         conformal,
         coverage,
         deciding,
@@ -111,7 +133,9 @@ def main() -> None:
         gp_mnist,
         gp_quality,
         gp_steps,
+        gpu,
         honesty,
+        out_of_core,
         passes,
         price,
         quality,
@@ -164,7 +188,15 @@ def main() -> None:
         gp_digits.run(out, options.peer_python, quick=quick)
     if "gp-mnist" in what:
         gp_mnist.run(options.data, out, quick=quick)
+    if "gpu" in what:
+        gpu.run(out, quick=quick)
+    if "out-of-core" in what:
+        out_of_core.run(out, quick=quick)
+    if "against-spark" in what:
+        against_spark.run(out, options.peer_python, quick=quick)
     if "commands" in what:
+        from benchmarks import commands  # which needs pyarrow, as no other does
+
         commands.run(out, quick=quick)
 
 

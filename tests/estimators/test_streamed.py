@@ -179,6 +179,12 @@ def test_few_rows_are_held_in_memory(monkeypatch):
     assert_same(model, po.SoftmaxRegression(tol=1e-14).fit(features(TABLE), "kind"))
 
 
+def test_marginal_effects_know_the_number_of_rows():
+    model = po.BayesianSoftmaxRegression().fit(features(TABLE), "kind")
+    held, found = (model.marginal_effects(rows) for rows in (features(TABLE), ds.dataset(features(TABLE))))
+    np.testing.assert_allclose(found["mean"], held["mean"], rtol=1e-9)
+
+
 def test_columns_far_from_the_origin_and_of_many_types():
     rng = np.random.default_rng(1)
     n = 400
@@ -280,6 +286,9 @@ def test_what_needs_rows_in_memory_says_so():
         po.GPClassifier().fit(ds.dataset(features(TABLE)), "kind")
     with pytest.raises(ValueError, match="partial_fit"):
         po.SoftmaxRegression().partial_fit(ds.dataset(features(TABLE)), "kind")
+    for wrapper in (po.CalibratedClassifier, po.ConformalClassifier):
+        with pytest.raises(ValueError, match=f"{wrapper.__name__}.* needs its rows in memory"):
+            wrapper(po.SoftmaxRegression()).fit(ds.dataset(features(TABLE)), "kind")
     with pytest.raises(ValueError, match="label_noise"):
         po.BayesianSoftmaxRegression(label_noise=0.1).fit(ds.dataset(features(TABLE)), "kind")
 

@@ -46,6 +46,8 @@ class MemoryBlocks:
     n_threads : int
     """
 
+    handy_rows = 0
+
     def __init__(
         self,
         X: Any,

@@ -22,6 +22,7 @@ __all__ = [
     "LabelCounts",
     "Layout",
     "count_labels",
+    "joined",
     "named_columns",
     "numbers",
     "read_piece",
@@ -221,6 +222,16 @@ def read_piece(
     if layout.factors is not None:
         c = layout.factors[Y] if c is None else c * layout.factors[Y]
     return X, Y, c
+
+
+def joined(pieces: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
+    """(X, Y, c) of several pieces as one, row after row in memory."""
+    X, Y, c = zip(*pieces, strict=True)
+    return (
+        np.concatenate(X) if len(X) > 1 else np.ascontiguousarray(X[0]),
+        None if Y[0] is None else np.concatenate(Y),
+        None if c[0] is None else np.concatenate(c),
+    )
 
 
 def numbers(columns: Sequence[Any], shift: np.ndarray | None = None, scale: np.ndarray | None = None) -> np.ndarray:

@@ -20,6 +20,7 @@ from posteriori.data.pieces import (
     ColumnTarget,
     Layout,
     count_labels,
+    joined,
     named_columns,
     read_piece,
     read_target_column,
@@ -148,7 +149,7 @@ class StreamedFeatures:
         """N and D; rows are counted if no target has been read."""
         if self.target is not None:
             return self.target.n_rows, len(self.names)
-        return sum(batch.num_rows for batch in self.stream.batches(self.names[:1], _MOST_ROWS)), len(self.names)
+        return _counted(self.stream, self.names[0]), len(self.names)
 
     def require_finite(self, *, missing_allowed: bool = False) -> None:
         """Raise if a value is not finite, naming its column and row."""
@@ -188,6 +189,10 @@ def read_stream_for_fit(
     return StreamedFeatures(stream, names, target), target
 
 
+def _counted(stream: Stream, column: str) -> int:
+    return sum(batch.num_rows for batch in _guarded(stream.batches([column], _MOST_ROWS)))
+
+
 def stream_column(stream: Stream, name: str) -> np.ndarray:
     """All values of one column, (N,)."""
     import pyarrow as pa
@@ -212,6 +217,7 @@ class StreamBlocks:
     """
 
     sparse = False
+    handy_rows = 0
 
     def __init__(
         self,
@@ -226,11 +232,17 @@ class StreamBlocks:
     ) -> None:
         self.stream, self.layout, self.target, self.n_classes = stream, layout, target, n_classes
         self.shift, self.scale, self.n_threads = shift, scale, n_threads
-        self.n_rows = 0 if target is None else target.n_rows
         self.n_features = len(layout.features)
         self.n_passes = 0
         self._sampled: MemoryBlocks | None = None
         self._stamp = stream.stamp()
+
+    @cached_property
+    def n_rows(self) -> int:
+        """N; rows are counted if no target has been read."""
+        if self.target is not None:
+            return self.target.n_rows
+        return _counted(self.stream, self.layout.features[0])
 
     def pieces(
         self, *, with_labels: bool = True, coarse: bool = False, rng: np.random.Generator | None = None
@@ -313,22 +325,24 @@ class StreamBlocks:
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """X of the rows of these numbers, which are in order."""
-        return _joined(list(self._picked(rows, with_labels=False)))[0]
+        return joined(list(self._picked(rows, with_labels=False)))[0]
 
     def at_hand(self) -> StreamBlocks | MemoryBlocks:
         """The rows in memory, if they need little of it; otherwise these."""
         if 8 * self.n_rows * self.n_features > _HELD_BYTES:
             return self
-        held = self._held(_joined(list(self.pieces())))
+        held = self._held(joined(list(self.pieces())))
         held.n_passes = self.n_passes
         return held
 
     def _drawn(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
         """Random rows, those that would be drawn in memory too, in one pass."""
+        if n_rows == 0:
+            return np.empty((0, self.n_features)), np.empty(0, dtype=np.intp), None
         if n_rows >= self.n_rows:
-            return _joined(list(self.pieces()))
+            return joined(list(self.pieces()))
         rows = np.sort(rng.choice(self.n_rows, n_rows, replace=False, shuffle=False))
-        return _joined(list(self._picked(rows)))
+        return joined(list(self._picked(rows)))
 
     def _picked(self, rows: np.ndarray, with_labels: bool = True) -> Iterator[tuple[Any, Any, Any]]:
         """The rows of these numbers, which are in order, batch by batch."""
@@ -347,21 +361,11 @@ class StreamBlocks:
         return MemoryBlocks(X, Y, c, self.n_classes, n_threads=self.n_threads)
 
 
-def _joined(pieces: list[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
-    """Pieces one below the other, rows contiguous."""
-    X, Y, c = zip(*pieces, strict=True)
-    return (
-        np.concatenate(X) if len(X) > 1 else np.ascontiguousarray(X[0]),
-        None if Y[0] is None else np.concatenate(Y),
-        None if c[0] is None else np.concatenate(c),
-    )
-
-
 def _mixed(pool: list[tuple[Any, Any, Any]], size: int, rng: np.random.Generator) -> Iterator[tuple[Any, Any, Any]]:
     """The rows of some pieces in random order, `size` at a time."""
     if not pool:
         return
-    X, Y, c = _joined(pool)
+    X, Y, c = joined(pool)
     order = rng.permutation(len(X))
     for start in range(0, len(X), size):
         rows = order[start : start + size]

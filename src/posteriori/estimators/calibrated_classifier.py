@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.utility import codes_of
 from posteriori.estimators.bayesian_softmax import BayesianSoftmaxRegression
-from posteriori.estimators.reading import adopt_features, label_vector, read_labels, without_column
+from posteriori.estimators.reading import adopt_features, label_vector, read_labels, require_in_memory, without_column
 from posteriori.estimators.settings import is_number
 from posteriori.models.prior import GaussianPrior
 
@@ -84,6 +84,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"precision={self.precision!r} must be a positive number.")
         if not hasattr(self.estimator, "predict_proba"):
             raise TypeError(f"estimator={self.estimator!r} has no predict_proba: there is nothing to calibrate.")
+        require_in_memory(X, "CalibratedClassifier, which predicts fold by fold,")
         labels, X = label_vector(read_labels(X, y)), without_column(X, y)
         if self.method == "isotonic":
             inner = CalibratedClassifierCV(self.estimator, method="isotonic", cv=self.cv, ensemble=False)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.conformal import Calibration, PredictionSets, calibrate, prediction_sets
 from posteriori.decision.utility import codes_of
-from posteriori.estimators.reading import adopt_features, label_vector, read_labels, without_column
+from posteriori.estimators.reading import adopt_features, label_vector, read_labels, require_in_memory, without_column
 from posteriori.estimators.settings import is_number
 
 __all__ = ["ConformalClassifier"]
@@ -84,6 +84,7 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         count alike: the promise is about rows as they come.
         """
         self._validate()
+        require_in_memory(X, "ConformalClassifier, which sets rows aside,")
         seed = self._seed()
         labels = label_vector(read_labels(X, y))
         X, _ = indexable(without_column(X, y), labels)

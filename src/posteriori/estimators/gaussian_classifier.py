@@ -70,6 +70,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         For `sample`, and for which rows are left out where there are very many.
     n_jobs : int, optional
         Threads; None means the usable cores, capped by OMP_NUM_THREADS.
+    device : None, "cpu" or "gpu"
+        Where statistics are taken, as in `SoftmaxRegression`; predictions are made on the host.
 
     Attributes
     ----------
@@ -112,6 +114,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         classes: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
+        device: str | None = None,
     ) -> None:
         self.covariance = covariance
         self.estimate = estimate
@@ -120,6 +123,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         self.classes = classes
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -148,7 +152,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         self
         """
         validate_gaussian(self)
-        features, target, named = read_for_fit(X, y, sample_weight, self.classes, None)
+        features, target, named = read_for_fit(X, y, sample_weight, self.classes, None, device=self.device)
         gaussian_settings(self, target.classes, features.shape[1])
         statistics, kept = self._read(features, target)
         fitted = self._derive(statistics, kept, target.classes)
@@ -184,7 +188,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
                 "same ones, or None."
             )
         declared = self.classes_ if before is not None else classes if classes is not None else self.classes
-        features, target, named = read_for_fit(X, y, sample_weight, declared, None)
+        features, target, named = read_for_fit(X, y, sample_weight, declared, None, device=self.device)
         if before is not None:
             check_features(self, features)
         gaussian_settings(self, target.classes, features.shape[1])
@@ -208,7 +212,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
         """Joint log-probabilities log p(x, k), (n, K)."""
-        return self._joint_of(read_for_prediction(self, X)).T
+        return self._joint_of(read_for_prediction(self, X, self.device)).T
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the class probabilities, (n, K): exact, however small."""
@@ -241,7 +245,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log densities log p(x), (n,): how much a row is like those of the fit; the lowest are outliers."""
-        F = self._joint_of(read_for_prediction(self, X))
+        F = self._joint_of(read_for_prediction(self, X, self.device))
         return np.logaddexp.reduce(F, axis=0)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -288,7 +292,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _finished(self, X: Any, finish: Callable[[np.ndarray], Any]) -> np.ndarray:
         """Logits turned into what is asked for, in place: block by block, and again from the whole if that fails."""
-        features = read_for_prediction(self, X)
+        features = read_for_prediction(self, X, self.device)
         F = self._map_rows(features, finish)
         if np.isnan(F).any():
             F = self._logits_of(features)
@@ -297,7 +301,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _logits(self, X: Any) -> np.ndarray:
         """What log p(k | x) is up to a number for each row, (K, n)."""
-        return self._logits_of(read_for_prediction(self, X))
+        return self._logits_of(read_for_prediction(self, X, self.device))
 
     def _logits_of(self, features: AnyFeatures) -> np.ndarray:
         F = self._map_rows(features)

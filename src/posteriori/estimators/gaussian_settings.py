@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from posteriori.estimators.settings import is_number
+from posteriori.estimators.settings import is_number, validate_device
 from posteriori.models.gaussian import STRUCTURES, Estimate, Structure
 from posteriori.models.wishart_prior import NormalInverseWishartPrior, RidgePrior
 from posteriori.threads import usable_threads
@@ -64,6 +64,7 @@ def validate_gaussian(estimator: Any) -> None:
             raise ValueError(f"The prior's strength is {prior.strength!r}: it must not be negative.")
     if estimator.n_jobs is not None and not isinstance(estimator.n_jobs, (int, np.integer)):
         raise ValueError(f"n_jobs={estimator.n_jobs!r} must be a whole number or None.")
+    validate_device(estimator.device)
     try:
         check_random_state(estimator.random_state)
     except ValueError as error:

@@ -10,6 +10,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from posteriori.data import AnyFeatures, Features, Target, column, is_table, read_features, read_target
+from posteriori.data.dask_rows import dask_column, is_dask, read_dask, read_dask_for_fit
+from posteriori.data.device import device_for, read_device_features, read_device_target, to_host
 from posteriori.data.pieces import require_numbers
 from posteriori.data.streamed import StreamedFeatures, open_stream, read_stream_for_fit, stream_column
 
@@ -22,26 +24,34 @@ __all__ = [
     "read_for_prediction",
     "read_labels",
     "remember_features",
+    "require_in_memory",
     "without_column",
 ]
 
+_IN_MEMORY = "{} needs its rows in memory, and those of X stay where they lie: pass some of them in a table or array."
+
 
 def read_for_fit(
-    X: Any, y: Any, sample_weight: Any, classes: Any, class_weight: Any
+    X: Any, y: Any, sample_weight: Any, classes: Any, class_weight: Any, device: str | None = "cpu"
 ) -> tuple[AnyFeatures, Target, list[str]]:
-    """AnyFeatures, target and the names of columns that are no features."""
+    """Features, target and the names of columns that are no features; on a device if asked, or if X lies there."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
     named = [name for name in (y, sample_weight) if isinstance(name, str)]
     if (stream := open_stream(X)) is not None:
+        _refuse_device(device)
         return *read_stream_for_fit(stream, y, sample_weight, classes, class_weight), named
+    if is_dask(X):
+        _refuse_device(device)
+        return *read_dask_for_fit(X, y, sample_weight, classes, class_weight), named
     if isinstance(y, str):
         y = column(X, y, argument="y")
     if isinstance(sample_weight, str):
         sample_weight = column(X, sample_weight, argument="sample_weight")
-    features = read_features(X, drop=named)
-    target = read_target(
-        y,
+    features = _read_rows(X, named, device)
+    on_host = isinstance(features, Features)
+    target = (read_target if on_host else read_device_target)(
+        to_host(y) if on_host else y,
         n_rows=features.shape[0],
         classes=classes,
         sample_weight=sample_weight,
@@ -50,13 +60,29 @@ def read_for_fit(
     return features, target, named
 
 
+def _read_rows(X: Any, drop: list[str], device: str | None) -> AnyFeatures:
+    """A matrix in memory, or on the device."""
+    where = device_for(device, X)
+    if where is None:
+        return read_features(to_host(X), drop=drop)
+    from posteriori.estimators import device_twins  # noqa: F401  # what runs there besides the kernels of `maths`
+
+    return read_device_features(X, where, drop=drop)
+
+
+def _refuse_device(device: str | None) -> None:
+    """Rows that are read as they are needed stay where they are."""
+    if device == "gpu":
+        raise ValueError(
+            "device='gpu' needs all rows in memory at once, and X is read piece by piece: use device=None, or pass the "
+            "rows as a table or an array."
+        )
+
+
 def in_memory(features: AnyFeatures, who: str) -> Features:
     """Features that are a matrix in memory; others are refused."""
     if not isinstance(features, Features):
-        raise ValueError(
-            f"{who} needs its rows in memory, and those of X stay where they lie: pass a table or an array of them, or "
-            "of some of them."
-        )
+        raise ValueError(_IN_MEMORY.format(who))
     return features
 
 
@@ -70,10 +96,11 @@ def remember_features(estimator: Any, features: AnyFeatures, named: list[str]) -
         del estimator.feature_names_in_
 
 
-def read_for_prediction(estimator: Any, X: Any) -> AnyFeatures:
+def read_for_prediction(estimator: Any, X: Any, device: str | None = "cpu") -> AnyFeatures:
     """The features of new rows, checked against those of the fit."""
     check_is_fitted(estimator)
-    features = _read_stream(X, estimator._not_features) or read_features(X, drop=estimator._not_features)
+    dropped = estimator._not_features
+    features = read_dask(X, drop=dropped) if is_dask(X) else _read_stream(X, dropped) or _read_rows(X, dropped, device)
     check_features(estimator, features)
     return features
 
@@ -121,6 +148,12 @@ def label_vector(y: Any) -> np.ndarray:
     return labels
 
 
+def require_in_memory(X: Any, who: str) -> None:
+    """Raise if X is no table or array in memory, for those who take its rows by number."""
+    if is_dask(X) or open_stream(X) is not None:
+        raise ValueError(_IN_MEMORY.format(who))
+
+
 def without_column(X: Any, y: Any) -> Any:
     """A table without the column that y names, if it has one; anything else as it is."""
     if not (isinstance(y, str) and is_table(X)):
@@ -150,4 +183,4 @@ def read_labels(X: Any, y: Any) -> Any:
     """y, looked up in the table X if it is a column's name."""
     if isinstance(y, str) and (stream := open_stream(X)) is not None:
         return stream_column(stream, y)
-    return column(X, y, argument="y") if isinstance(y, str) and is_table(X) else y
+    return column(X, y, argument="y") if isinstance(y, str) and is_table(X) else dask_column(X, y)

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from posteriori.inference import LBFGS, Automatic, GradientDescent, Iterate, Newton, Solver, StochasticGradient
 from posteriori.models.prior import GaussianPrior
 
-__all__ = ["PREDICTIVES", "BayesianSettings", "bayesian_settings", "is_number", "validated_solver"]
+__all__ = ["PREDICTIVES", "BayesianSettings", "bayesian_settings", "is_number", "validate_device", "validated_solver"]
 
 _APPROXIMATIONS = ("auto", "laplace", "variational", "importance")
 _POSTERIORS = ("auto", "full", "kronecker", "diagonal")
@@ -48,9 +48,14 @@ def validated_solver(estimator: Any) -> Solver:
         raise ValueError(f"tol={estimator.tol!r} must be a number that is not negative.")
     if not isinstance(estimator.max_iter, (int, np.integer)) or estimator.max_iter < 0:
         raise ValueError(f"max_iter={estimator.max_iter!r} must be a whole number that is not negative.")
-    if estimator.device not in (None, "cpu"):
-        raise ValueError(f"device={estimator.device!r} is not available: use None or 'cpu'.")
+    validate_device(estimator.device)
     return solver
+
+
+def validate_device(device: Any) -> None:
+    """Raise unless it is one of those there are; whether this machine has it shows when rows go there."""
+    if not (device is None or (isinstance(device, str) and device in ("cpu", "gpu"))):
+        raise ValueError(f"device={device!r} is not available: use None, 'cpu' or 'gpu'.")
 
 
 def is_number(value: Any) -> bool:

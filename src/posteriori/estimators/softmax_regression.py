@@ -70,7 +70,9 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         Threads; None means the usable cores, capped by OMP_NUM_THREADS.
     random_state : int, RandomState or None
         For stochastic gradients alone; all other solvers are deterministic.
-    device : None or "cpu"
+    device : None, "cpu" or "gpu"
+        "gpu" moves the rows there once and sums over them there (needs JAX; dense rows only); None works where X lies,
+        which may be an array of JAX, PyTorch or CuPy on a GPU.
     verbose : int, default 0
         1 shows a line of progress, 2 one per iteration.
 
@@ -151,7 +153,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         self
         """
         solver = validated_solver(self)
-        features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight)
+        features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight, device=self.device)
         precision = self._precision(len(target.classes), features.shape[1])
         start = self._start(features, target)
         with one_blas_thread():
@@ -229,7 +231,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities, (n, K)."""
-        features = read_for_prediction(self, X)
+        features = read_for_prediction(self, X, self.device)
         P = self._map_rows(features, kernels.probabilities)
         if not np.isfinite(P).all():
             P = self._logits_of(features)
@@ -247,7 +249,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def _logits(self, X: Any) -> np.ndarray:
         """w_k . x + b_k, (K, n)."""
-        return self._logits_of(read_for_prediction(self, X))
+        return self._logits_of(read_for_prediction(self, X, self.device))
 
     def _logits_of(self, features: AnyFeatures) -> np.ndarray:
         F = self._map_rows(features, kernels.logits)

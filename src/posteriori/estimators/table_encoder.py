@@ -20,8 +20,10 @@ from posteriori.data.encoding import (
     Source,
     describe_encoding,
     encode,
+    encode_dask,
     open_source,
     plan_encoding,
+    summarise_dask,
     summarise_source,
 )
 
@@ -62,7 +64,8 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     -----
     Output is a table of the library of the input: pandas (with its index), polars or Arrow. An array or a list of rows
     gives an array; a RecordBatchReader gives a RecordBatchReader, encoded while it is read; a pyarrow Dataset gives an
-    `EncodedDataset`, which classifiers read pass by pass, and which has `to_batches`, `to_reader` and `to_table`.
+    `EncodedDataset`, which classifiers read pass by pass, and which has `to_batches`, `to_reader` and `to_table`; a
+    Dask DataFrame gives one whose partitions are encoded on their workers when they are asked for.
 
     Examples
     --------
@@ -96,7 +99,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
 
         Parameters
         ----------
-        X : pandas, polars or Arrow table, array, list of rows, pyarrow Dataset or RecordBatchReader
+        X : pandas, polars or Arrow table, array, list of rows, pyarrow Dataset or RecordBatchReader, Dask DataFrame
             Datasets and readers are read once, one batch at a time.
         y : str, or anything else
             The name of the target's column, which is no feature; whatever else it is, it is ignored.
@@ -112,8 +115,9 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         source = open_source(X)
         target = y if isinstance(y, str) else None
         kept_apart = _kept_apart(source, target, _names_to_carry(self.carry), X)
+        on_dask = source.form == "dask"
         encoding = plan_encoding(
-            summarise_source(source, skip=kept_apart),
+            summarise_dask(X, skip=kept_apart) if on_dask else summarise_source(source, skip=kept_apart),
             min_frequency=self.min_frequency,
             max_levels=self.max_levels,
             drop_identifiers=self.drop_identifiers,
@@ -138,7 +142,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
 
         Returns
         -------
-        table, ndarray, RecordBatchReader or EncodedDataset
+        table, ndarray, RecordBatchReader, EncodedDataset or Dask DataFrame
             Features of float64 without missing values, then the target and the carried columns.
 
         Raises
@@ -151,6 +155,8 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         apart = self.encoding_.apart
         carried = [name for name in apart if name in source.names and source.form != "array"]
         renamed = self._positions(source, apart)
+        if source.form == "dask":
+            return encode_dask(self.encoding_, X, renamed, carried)
         if source.form == "stream":
             if hasattr(X, "get_fragments"):
                 return EncodedDataset(self.encoding_, X, renamed, carried)
@@ -183,7 +189,8 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         Parameters
         ----------
         transform : {"default", "pandas", "polars"} or None
-            "default" is the library of the input; None leaves the choice as it is. Streams stay Arrow.
+            "default" is the library of the input; None leaves the choice as it is. Streams stay Arrow,
+            and Dask DataFrames stay what they are.
         """
         if transform is not None:
             if transform not in ("default", "pandas", "polars"):

@@ -45,12 +45,19 @@ def reads_labels(kernel: Callable[..., Any]) -> bool:
 class Blocks(Protocol):
     """Rows of a data set, offered block by block."""
 
-    n_rows: int
+    @property
+    def n_rows(self) -> int:
+        """N."""
+
     n_features: int
     sparse: bool
     """Whether X is a sparse matrix."""
     n_passes: int
     """How often all rows have been visited."""
+
+    @property
+    def handy_rows(self) -> int:
+        """So many rows take no longer to visit than few: a smaller sample is not worth while."""
 
     def map_sum(
         self, kernel: Callable[..., Any], *params: Any, rows: Buffers | None = None, coarse: bool = False

@@ -22,7 +22,7 @@ def _factor(M: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
     i = np.arange(len(M))
     while True:
         unit[i, i] = 1.0 + ridge
-        L, info = lapack.dpotrf(unit, lower=1, clean=0)
+        L, info = lapack.dpotrf(unit, lower=1, clean=1)
         if info == 0:
             return L, scale
         ridge *= 100.0
@@ -49,10 +49,12 @@ def inverse_spd(M: np.ndarray, ridge: float = 1e-10) -> np.ndarray:
            [0.  , 0.  ]])
     """
     L, scale = _factor(M, ridge)
-    lower, _ = lapack.dpotri(L, lower=1)
-    inverse = np.tril(lower)
-    inverse += np.tril(lower, -1).T
-    return inverse * scale * scale[:, None]
+    lower, _ = lapack.dpotri(L, lower=1, overwrite_c=1)  # the factor left zeros above
+    inverse = lower + lower.T
+    inverse[np.diag_indices_from(inverse)] *= 0.5
+    inverse *= scale
+    inverse *= scale[:, None]
+    return inverse
 
 
 def null_space(M: np.ndarray, rtol: float = 1e-11) -> np.ndarray:

@@ -105,7 +105,7 @@ class DiagonalPrecision:
         out[:, d, :, d] = np.einsum("ki,kj,kd->dij", basis, basis, own)
         if self.centre is not None:
             tilt = np.einsum("ki,kj,k->ij", basis, basis, self.values[:, -1])
-            out += np.einsum("ij,d,e->idje", tilt, self.centre, self.centre)
+            out += tilt[:, None, :, None] * np.outer(self.centre, self.centre)[:, None, :]
         return out.reshape(J * D, J * D)
 
 

@@ -256,7 +256,7 @@ class SoftmaxObjective:
     def start_rows(self) -> int:
         """The smallest sample whose optimum is a good start for all rows; at least N if none is."""
         K, D = self.shape
-        enough = max(2048, 10 * K * D)
+        enough = max(2048, 10 * K * D, self.blocks.handy_rows)
         return enough if 4 * enough <= self.n_rows else self.n_rows
 
     def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:

@@ -9,6 +9,7 @@ of plain values. The rules are stated in docs/tables.md.
 
 from posteriori.data.encoding.applying import encode
 from posteriori.data.encoding.columns import Column, read_column
+from posteriori.data.encoding.dask_frame import encode_dask, summarise_dask
 from posteriori.data.encoding.dataset import EncodedDataset
 from posteriori.data.encoding.planning import plan_encoding
 from posteriori.data.encoding.plans import (
@@ -35,10 +36,12 @@ __all__ = [
     "Summary",
     "describe_encoding",
     "encode",
+    "encode_dask",
     "merge_summaries",
     "open_source",
     "plan_encoding",
     "read_column",
     "summarise",
+    "summarise_dask",
     "summarise_source",
 ]

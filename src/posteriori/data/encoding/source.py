@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from posteriori.data.dask_rows import is_dask_frame
 from posteriori.data.features import is_table, open_table, read_features
 from posteriori.data.streamed import DatasetStream
 
@@ -27,7 +28,7 @@ class Source:
     ----------
     names : list of str
         Of all columns, the target's too.
-    form : {"table", "array", "stream"}
+    form : {"table", "array", "stream", "dask"}
     named : bool
         Whether the names are the user's own strings.
     batches : function
@@ -57,6 +58,9 @@ def open_source(X: Any) -> Source:
         names = list(X.schema.names)
         _require_unique(names)
         return Source(names, "stream", True, lambda: _stream_batches(X))
+    if is_dask_frame(X):
+        _require_unique(names := [str(name) for name in X.columns])
+        return Source(names, "dask", True, lambda: iter(()))  # its partitions are read on the workers
     if is_table(X):
         table = open_table(X)
         read_features(np.broadcast_to(0.0, table.shape))  # a table without rows or columns raises
