@@ -13,7 +13,7 @@ BAYES = ("price", "quality", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal")
 GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
-ENGINES = ("gpu", "out-of-core", "against-spark")
+ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
 COMMANDS = ("commands",)
 
 WHAT = """\
@@ -45,10 +45,11 @@ of GPClassifier and DeepGPClassifier:
   gp-mnist             MNIST, one layer and two, on JAX's default device (needs --data)
   gp                   these five
 of rows elsewhere than in memory:
+  same-answer          differences between fits in memory, sparse, from Parquet, by Dask and on a GPU
   gpu                  milliseconds of fits to rows on a GPU, against scikit-learn on the same card
   out-of-core          a Parquet file of 50 million rows: seconds, passes and memory
   against-spark        softmax regression, against Spark MLlib on this machine (--peer-python)
-  engines              these three
+  engines              these four
 of the command line:
   commands             fit and predict on a large CSV, against reading it and fitting in memory
 all: everything"""
@@ -139,6 +140,7 @@ def main() -> None:
         passes,
         price,
         quality,
+        same_answer,
         scaling,
         softmax,
     )
@@ -188,6 +190,8 @@ def main() -> None:
         gp_digits.run(out, options.peer_python, quick=quick)
     if "gp-mnist" in what:
         gp_mnist.run(options.data, out, quick=quick)
+    if "same-answer" in what:
+        same_answer.run(out, quick=quick)
     if "gpu" in what:
         gpu.run(out, quick=quick)
     if "out-of-core" in what:

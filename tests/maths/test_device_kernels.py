@@ -173,6 +173,13 @@ def test_pairs_of_many_classes(weighted, intercept):
     check(pairs.pair_grams, Case((50, 2, 20), weighted, intercept=intercept))
 
 
+@pytest.mark.parametrize("together", [1, 2, 3, 7])
+def test_pairs_are_the_same_however_many_classes_are_multiplied_together(together, monkeypatch):
+    case = Case((60 + together, 3, 7), True, intercept=True)  # a shape of its own, so that it is compiled anew
+    monkeypatch.setattr(device, "_COLUMNS", 3 * together)
+    check(pairs.pair_grams, case)
+
+
 def test_packed_forms_are_taken_too():
     case = Case((100, 4, 3))
     params = case.theta, packed_forms(case.forms)

@@ -50,6 +50,8 @@ _ROWS_AT_ONCE = 2048
 _MOST_PARTS = 1024
 _FEW_CLASSES = 16
 """Products of each class with all later ones are compiled one by one."""
+_COLUMNS = 500
+"""Of the left factor of a product with itself: fewer leave processors idle, more make what is thrown away."""
 _BYTES_AT_ONCE = 2 << 30
 """Most memory for values that are products of a row with itself, or with nodes."""
 
@@ -409,18 +411,20 @@ def pair_grams(X: jax.Array, Y: Any, c: jax.Array | None, theta: jax.Array, P: j
         weigh = lambda P, c: weighed(pair_products(P), c)  # noqa: E731
         return grams_of(weigh, K * (K - 1) // 2, X, with_intercept, P, c)
 
+    together = max(1, min(K, round(_COLUMNS / D)))
+
     def part(X: jax.Array, P: jax.Array, c: jax.Array | None) -> tuple[jax.Array, ...]:
-        """Rows p_k x_n of every class side by side, made once; then each class with all later ones."""
+        """Rows p_k x_n of every class side by side, made once; then some classes with themselves and all later ones."""
         n = len(X)
         B = parts_of(n)
         R = P if c is None else P * jnp.sqrt(c)
         Q = (R.T[:, :, None] * X[:, None, :]).reshape(B, n // B, K * D)
-        later = (
-            jnp.einsum("bnd,bne->bde", Q[..., k * D : (k + 1) * D], Q[..., (k + 1) * D :]).sum(axis=0)
-            for k in range(K - 1)
-        )
-        grams = jnp.concatenate([G.reshape(D, -1, D).transpose(1, 0, 2) for G in later])
-        return grams, contract(weighed(pair_products(P), c), X, with_intercept)
+        grams = []
+        for first in range(0, K - 1, together):
+            some = Q[..., first * D : (first + together) * D]
+            G = jnp.einsum("bnd,bne->bde", some, Q[..., first * D :]).sum(axis=0).reshape(-1, D, K - first, D)
+            grams += [G[i, :, i + 1 :].transpose(1, 0, 2) for i in range(min(len(G), K - 1 - first))]
+        return jnp.concatenate(grams), contract(weighed(pair_products(P), c), X, with_intercept)
 
     grams, edge = summed(part, rows_within(K * D), X, P, c)
     return with_edge(grams, edge) if with_intercept else grams

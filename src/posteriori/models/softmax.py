@@ -237,7 +237,10 @@ class SoftmaxObjective:
         if isinstance(self.prior, DiagonalPrecision) and self.prior.centre is None:
             return 0.0
         K, D = self.shape
-        off = np.stack([self.prior.matrix(np.eye(K)[:, [k]]) for k in range(K)])
+        if isinstance(self.prior, DiagonalPrecision) and self.prior.centre is not None:
+            off = self.prior.values[:, -1, None, None] * np.outer(self.prior.centre, self.prior.centre)
+        else:
+            off = np.stack([self.prior.matrix(np.eye(K)[:, [k]]) for k in range(K)])
         off[:, np.arange(D), np.arange(D)] = 0.0
         return off
 
@@ -360,6 +363,7 @@ class SoftmaxObjective:
 
     def sample(self, n_rows: int) -> SoftmaxObjective:
         """The same objective on a random sample of the rows, scaled to stand for all of them."""
+        n_rows = max(n_rows, self.blocks.handy_rows)
         if n_rows >= self.n_rows:
             return self
         if n_rows not in self._samples:
