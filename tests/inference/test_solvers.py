@@ -369,6 +369,29 @@ def test_interrupted_on_the_first_sample_of_rows():
     assert solution.objective < problem.value_gradient(start)[0]
 
 
+def test_a_later_sample_that_is_easier_by_chance_does_not_discard_the_start():
+    """Rows of the second sample count half, as if they were easy ones: J is lower there than it can be for all rows."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((600, 2)), rng.integers(0, 3, 600)
+    y[X[:, 0] > 0.3] = 0
+    every = objective(X, y, np.full((3, 3), 1.0))
+    half = objective(X, y, np.full((3, 3), 0.5), weights=np.full(600, 0.5))
+
+    class Sampled:
+        start_rows = 8
+
+        def __getattr__(self, name):
+            return getattr(every, name)
+
+        def sample(self, n_rows):
+            return every if n_rows == 8 else half
+
+    steps = Automatic().steps(Sampled(), np.zeros((3, 3)), 1e-8)
+    best = solve(every, Newton(), np.zeros((3, 3)), tol=1e-12, max_iter=100)[1].objective
+    assert next(steps).objective == pytest.approx(best, rel=1e-3)
+    assert every.value_gradient(np.zeros((3, 3)))[0] > 1.1 * best
+
+
 @pytest.mark.parametrize("step", [1.0, 1e3, 1e300])
 def test_diverged(step):
     problem, start = labelled(), np.zeros((3, 4))

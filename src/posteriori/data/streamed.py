@@ -46,8 +46,6 @@ _BLOCK_BYTES = 4 << 20
 """Features and logits of one batch: what stays in the cache of a core."""
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
 """Of a batch."""
-_COARSE = 4
-"""How many times larger batches are for kernels whose results are large."""
 _AHEAD_BYTES = 64 << 20
 """Of features, read before they are asked for."""
 _SAMPLE_BYTES = 32 << 20
@@ -245,19 +243,17 @@ class StreamBlocks:
         return _counted(self.stream, self.layout.features[0])
 
     def pieces(
-        self, *, with_labels: bool = True, coarse: bool = False, rng: np.random.Generator | None = None
+        self, *, with_labels: bool = True, rng: np.random.Generator | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray | None]]:
         """One pass: (X, Y, c) of batch after batch; with `rng`, in random order."""
-        return (self._read(batch, with_labels) for batch in self._batches(with_labels, coarse, rng))
+        return (self._read(batch, with_labels) for batch in self._batches(with_labels, rng))
 
-    def _batches(
-        self, with_labels: bool, coarse: bool = False, rng: np.random.Generator | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, with_labels: bool, rng: np.random.Generator | None = None) -> Iterator[pa.RecordBatch]:
         """One pass over the raw batches, at the end of which as many rows must have come as there are."""
         self.n_passes += 1
         columns = self.layout.columns(with_labels)
         rows = _BLOCK_BYTES / (8 * (self.n_features + self.n_classes))
-        size = int(np.clip(rows, _LEAST_ROWS, _MOST_ROWS)) * (_COARSE if coarse else 1)
+        size = int(np.clip(rows, _LEAST_ROWS, _MOST_ROWS))
         batches = self.stream.batches(columns, size) if rng is None else self.stream.shuffled(columns, size, rng)
         seen = 0
         for batch in _guarded(batches):
@@ -273,14 +269,14 @@ class StreamBlocks:
         return read_piece(batch, self.layout, with_labels, self.shift, self.scale)
 
     def map_sum(self, kernel: Callable[..., Any], *params: Any, rows: Any = None, coarse: bool = False) -> Any:
-        """Sum of the kernel over the batches, added in their order."""
+        """Sum of the kernel over the batches, added in their order; large ones would be held in memory for no gain."""
         with_labels = reads_labels(kernel)
         total = InOrder()
 
         def task(i: int, batch: pa.RecordBatch) -> None:
             total.put(i, kernel(*self._read(batch, with_labels), *params))
 
-        run_stream(task, self._batches(with_labels, coarse), self.n_threads)
+        run_stream(task, self._batches(with_labels), self.n_threads)
         return total.value
 
     def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any, heavy: bool = False) -> np.ndarray:

@@ -46,14 +46,15 @@ def _sample_start(
     """The optimum of ever larger samples, each started from the one before, and a preconditioner from the last.
 
     The optimum of n rows is about K D / 2 nats from that of all, so that is how exactly it is worth knowing. Should
-    it be worse than the start for all rows, the start it is.
+    it be worse for all rows than the start was for the first sample, the start it is: later samples begin so near to
+    their optimum that they differ from all rows by chance.
     """
-    size, theta, before = problem.start_rows, start, np.inf
+    size, theta, before = problem.start_rows, start, None
     served = Precondition(problem.sample(size))
     while True:
         rough = 0.1 * theta.size / size
         best, status, trace = run(_quasi_newton(problem.sample(size), theta, rough, served), 100)
-        theta, before = best.theta, min(before, trace[0].objective)
+        theta, before = best.theta, trace[0].objective if before is None else before
         if status is Status.INTERRUPTED:
             return theta, precondition, True
         size *= _GROWTH
