@@ -173,6 +173,12 @@ def test_threads_do_not_change_a_bit():
     np.testing.assert_array_equal(one.coef_, two.coef_)
 
 
+def test_passes_of_a_gaussian_classifier_are_counted():
+    one = po.GaussianClassifier("full", estimate="mle").fit(ds.dataset(features(TABLE)), "kind")
+    assert one.solution_.n_passes == 1
+    assert po.GaussianClassifier().fit(ds.dataset(features(TABLE)), "kind").solution_.n_passes == 2
+
+
 def test_few_rows_are_held_in_memory(monkeypatch):
     monkeypatch.setattr(streamed, "_HELD_BYTES", 1 << 20)
     model = po.SoftmaxRegression(tol=1e-14).fit(ds.dataset(features(TABLE)), "kind")

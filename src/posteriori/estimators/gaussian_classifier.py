@@ -154,8 +154,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         validate_gaussian(self)
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, None, device=self.device)
         gaussian_settings(self, target.classes, features.shape[1])
-        statistics, kept = self._read(features, target)
+        statistics, kept, n_passes = self._read(features, target)
         fitted = self._derive(statistics, kept, target.classes)
+        fitted = replace(fitted, solution=replace(fitted.solution, n_passes=n_passes))
         remember_features(self, features, named)
         self._statistics, self._kept = statistics, kept
         self._fitted: GaussianFit | None = fitted
@@ -193,7 +194,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             check_features(self, features)
         gaussian_settings(self, target.classes, features.shape[1])
         auto = self.covariance == "auto" and before is not None and before.kind == "diagonal"
-        statistics, kept = self._read(features, target, "diagonal" if auto else None)
+        statistics, kept, _ = self._read(features, target, "diagonal" if auto else None)
         if before is not None:
             if before.kind not in (statistics.kind, "full"):
                 raise ValueError(
@@ -341,8 +342,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _read(
         self, features: AnyFeatures, target: Target, kind: Kind | None = None
-    ) -> tuple[ClassStatistics, KeptRows]:
-        """Statistics of the rows, in as much detail as is needed, and some of the rows themselves."""
+    ) -> tuple[ClassStatistics, KeptRows, int]:
+        """Statistics of the rows, in as much detail as is needed, some of the rows themselves, and passes made."""
         K, D = len(target.classes), features.shape[1]
         auto = self.covariance == "auto"
         if kind is None and auto:
@@ -359,7 +360,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("X holds values so large that their squares overflow: rescale it.")
         if self.covariance == "spherical" and not statistics.complete:
             self._refuse(features, self.covariance)
-        return statistics, self._keep(blocks, target)
+        return statistics, self._keep(blocks, target), blocks.n_passes
 
     def _refuse(self, features: AnyFeatures, structure: str) -> None:
         """Raise if a value is infinite, or missing where that is not allowed."""
