@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache
 from typing import Any
 
@@ -81,7 +82,10 @@ def _pool(process: int) -> ThreadPoolExecutor:
 
 
 def run_tasks(task: Callable[[int], Any], n_tasks: int, n_threads: int) -> list[Any]:
-    """[task(0), ..., task(n_tasks - 1)], shared between the caller and helpers from the pool."""
+    """[task(0), ..., task(n_tasks - 1)], shared between the caller and helpers from the pool.
+
+    Helpers see the caller's context: what NumPy is to do about overflow, for one.
+    """
     n_helpers = min(n_threads, n_tasks) - 1
     if n_helpers <= 0:
         return [task(i) for i in range(n_tasks)]
@@ -93,7 +97,7 @@ def run_tasks(task: Callable[[int], Any], n_tasks: int, n_threads: int) -> list[
         while not stopped.is_set() and (i := next(ticket)) < n_tasks:
             results[i] = task(i)
 
-    helpers: list[Future[None]] = [_pool(os.getpid()).submit(work) for _ in range(n_helpers)]
+    helpers: list[Future[None]] = [_pool(os.getpid()).submit(copy_context().run, work) for _ in range(n_helpers)]
     try:
         work()
     finally:  # also when interrupted: no helper may still be writing when we return
@@ -130,7 +134,7 @@ def run_stream(task: Callable[[int, Any], Any], items: Iterator[Any], n_threads:
                 stopped.set()
                 raise
 
-    helpers = [_pool(os.getpid()).submit(work) for _ in range(n_threads - 1)]
+    helpers = [_pool(os.getpid()).submit(copy_context().run, work) for _ in range(n_threads - 1)]
     try:
         work()
     finally:

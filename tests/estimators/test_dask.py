@@ -325,3 +325,29 @@ def test_a_worker_that_dies_in_the_middle_of_a_fit_changes_nothing(table, cluste
     kept = {str(key) for keys in held.values() for key in keys}
     assert sum(key.startswith("read_partition") for key in kept) == 4
     np.testing.assert_array_equal(model.coef_, alone.coef_)
+
+
+def test_labels_and_weights_are_told_apart_whatever_they_are_called(table):
+    """A column named as the other argument is called, or both the same column."""
+    frame = table.rename(columns={"weight": "y"})
+    rows = dd.from_pandas(frame[[*NAMES, "y"]], npartitions=3)
+    labels = dd.from_pandas(table["kind"], npartitions=3)
+    expected = po.SoftmaxRegression(tol=1e-14).fit(table[NAMES], table["kind"], sample_weight=table["weight"])
+    found = po.SoftmaxRegression(tol=1e-14).fit(rows, labels, sample_weight="y")
+    assert found.classes_.tolist() == ["ant", "bee", "cat"]
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-6 * np.abs(expected.coef_).max())
+    both = table[NAMES].assign(t=1 + np.searchsorted(["ant", "bee", "cat"], table["kind"]))
+    held = po.SoftmaxRegression(tol=1e-14).fit(both, "t", sample_weight="t")
+    found = po.SoftmaxRegression(tol=1e-14).fit(dd.from_pandas(both, npartitions=2), "t", sample_weight="t")
+    np.testing.assert_allclose(found.coef_, held.coef_, rtol=0, atol=1e-6 * np.abs(held.coef_).max())
+
+
+def test_labels_may_be_objects(table):
+    given = table[[*NAMES, "kind"]].astype({"kind": object})
+    rows = dd.from_pandas(given, npartitions=2)
+    rows = rows.assign(kind=rows["kind"].map(str.upper, meta=("kind", object)))
+    model = po.SoftmaxRegression().fit(rows, "kind")
+    assert model.classes_.tolist() == ["ANT", "BEE", "CAT"]
+    assert model.predict_proba(rows).shape == (N, K)
+    with pytest.raises(ValueError, match=r"Column 'kind' of X has dtype .* must hold numbers"):
+        po.SoftmaxRegression().fit(rows, rows["x0"] > 0)

@@ -1,5 +1,6 @@
 """Predictions written while they are made: those of the model, in one file or none."""
 
+import bz2
 import json
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from sklearn.pipeline import Pipeline
 
 import posteriori as po
+from posteriori.data.table_files import read_files
 from posteriori.estimators import predict_to as module
 
 N = 500
@@ -80,6 +82,45 @@ def test_what_cannot_be_written_is_said(model, tmp_path):
     with pytest.raises(TypeError, match="dataset is a list"):
         po.predict_to(model, [[1.0]], tmp_path / "p.csv")
     assert not list(tmp_path.iterdir())
+
+
+def test_columns_that_the_model_does_not_know_are_kept(tmp_path):
+    given = table().select(["x", "kind"])
+    model = po.SoftmaxRegression().fit(given, "kind")
+    assert (
+        po.predict_to(model, table().select(["number", "x", "kind"]), tmp_path / "p.csv", keep=["number", "kind"]) == N
+    )
+    assert read(tmp_path / "p.csv").column_names == ["number", "kind", "prediction", "p(a)", "p(b)"]
+    with pytest.raises(ValueError, match=r"such as \['number'\]"):
+        po.predict_to(model, given, tmp_path / "q.csv", keep="number")
+    with pytest.raises(ValueError, match="rename these columns"):
+        po.predict_to(model, given.append_column("prediction", given["x"]), tmp_path / "q.csv", keep=["prediction"])
+
+
+def test_empty_batches_are_passed_over(model, tmp_path):
+    parts = pa.concat_tables([table().slice(0, 10), table().slice(0, 0), table().slice(10)])
+    assert po.predict_to(model, parts, tmp_path / "p.parquet") == N
+
+
+def test_missing_numbers_are_null_in_json(model, tmp_path):
+    given = table(3).append_column("z", pa.array([1.0, float("nan"), None]))
+    po.predict_to(model, given, tmp_path / "p.jsonl", keep=["z"])
+    assert [json.loads(line)["z"] for line in (tmp_path / "p.jsonl").read_text().splitlines()] == [1.0, None, None]
+
+
+@pytest.mark.parametrize("name", ["p.csv.gz", "p.tsv", "p.jsonl.bz2"])
+def test_files_are_what_their_names_say(model, name, tmp_path):
+    path = tmp_path / name
+    po.predict_to(model, table(), path, keep=["number"])
+    if "jsonl" in name:
+        lines = bz2.decompress(path.read_bytes()).decode().splitlines()
+        assert json.loads(lines[4])["number"] == 4
+    else:
+        found = read_files([str(path)])
+        assert found.column_names == ["number", "prediction", "p(a)", "p(b)"]
+        assert found["number"].to_pylist() == list(range(N))
+    with pytest.raises(ValueError, match=r"leave \.gz out"):
+        po.predict_to(model, table(), tmp_path / "p.parquet.gz")
 
 
 def test_labels_of_mixed_kinds_are_written_as_text():

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from sklearn.pipeline import Pipeline
 
 import posteriori as po
-from posteriori.data import streamed
+from posteriori.data import pieces, streamed
 from posteriori.exceptions import ConvergenceWarning
 
 K, D, N = 3, 4, 1000
@@ -344,3 +345,104 @@ def test_a_file_that_is_cut_short_from_the_start(tmp_path):
     cut_short(tmp_path / "part-2.parquet")
     with pytest.raises(OSError, match="could not be read"):
         po.SoftmaxRegression().fit(dataset, "kind")
+
+
+# Weights, labels and names as they may come
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "uint8"])
+@pytest.mark.parametrize("name", ["map", "gaussian", "tied"])
+def test_weights_count_with_all_digits_however_they_are_stored(dtype, name):
+    weights = np.random.default_rng(2).integers(0, 200, N).astype(dtype)
+    given = features(TABLE).append_column("w", pa.array(weights))
+    held = new(name).fit(given, "kind", sample_weight="w")
+    assert_same(new(name).fit(ds.dataset(given), "kind", sample_weight="w"), held)
+
+
+@pytest.mark.parametrize("options", [{"sample_weight": "w"}, {}], ids=["weights", "class weights"])
+def test_random_rows_have_weight(options, monkeypatch):
+    """Rows of no weight are drawn nowhere: those that judge are the same as in memory."""
+    given = features(TABLE)
+    if options:
+        given = given.append_column("w", pa.array((np.arange(N) % 7 == 0) * 1.0))
+    factors = None if options else {"ash": 0.0}
+    held = po.BayesianSoftmaxRegression(tol=1e-14, class_weight=factors).fit(given, "kind", **options)
+    found = po.BayesianSoftmaxRegression(tol=1e-14, class_weight=factors).fit(ds.dataset(given), "kind", **options)
+    assert found.solution_.scores == pytest.approx(held.solution_.scores, rel=1e-9)
+    if options:
+        assert_same(
+            po.GaussianClassifier().fit(ds.dataset(given), "kind", **options),
+            po.GaussianClassifier().fit(given, "kind", **options),
+        )
+
+
+@pytest.mark.parametrize("labels", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+def test_labels_of_any_text_type(labels):
+    kinds = TABLE["kind"].combine_chunks()
+    given = features(TABLE).set_column(
+        4, "kind", kinds.dictionary_encode() if pa.types.is_dictionary(labels) else kinds.cast(labels)
+    )
+    assert_same(
+        po.SoftmaxRegression(tol=1e-14).fit(ds.dataset(given), "kind"),
+        po.SoftmaxRegression(tol=1e-14).fit(features(TABLE), "kind"),
+    )
+
+
+def test_small_floats_as_labels():
+    codes = TABLE["kind"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.float16)
+    given = features(TABLE).set_column(4, "kind", pa.array(codes))
+    assert po.SoftmaxRegression().fit(ds.dataset(given), "kind").classes_.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_labels_may_be_weights_too():
+    codes = 1 + TABLE["kind"].combine_chunks().dictionary_encode().indices.to_numpy()
+    given = features(TABLE).set_column(4, "kind", pa.array(codes))
+    held = po.SoftmaxRegression(tol=1e-14).fit(given, "kind", sample_weight="kind")
+    assert_same(po.SoftmaxRegression(tol=1e-14).fit(ds.dataset(given), "kind", sample_weight="kind"), held)
+
+
+def test_too_many_labels_are_no_classes_however_they_are_cut(monkeypatch):
+    monkeypatch.setattr(pieces, "_MOST_LABELS", 50)
+    monkeypatch.setattr(streamed, "_MOST_ROWS", 40)
+    given = features(TABLE).set_column(4, "kind", pa.array(np.arange(N)))
+    with pytest.raises(ValueError, match="more than 50 different values"):
+        po.SoftmaxRegression().fit(ds.dataset(given), "kind")
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "options", "said"),
+    [
+        ("kind", [["a"]] * N, {}, "labels must be single values"),
+        ("w", ["heavy"] * N, {"sample_weight": "w"}, "Column 'w' of X has dtype string"),
+    ],
+)
+def test_columns_of_a_wrong_type_are_named(column, values, options, said):
+    given = TABLE.drop_columns([column]).append_column(column, pa.array(values))
+    with pytest.raises(ValueError, match=said):
+        po.SoftmaxRegression().fit(ds.dataset(given), "kind", **options)
+
+
+def test_infinite_values_are_named_without_a_warning():
+    values = TABLE["x1"].to_numpy().copy()
+    values[[3, 500, 501]] = [np.inf, -np.inf, np.inf]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=r"infinity, first in column 'x1', row 3"):
+            po.SoftmaxRegression(n_jobs=2).fit(ds.dataset(with_column("x1", values)), "kind")
+
+
+def test_a_pipeline_says_that_a_file_is_cut_short(tmp_path):
+    dataset = write_parquet(tmp_path)
+    cut_short(tmp_path / "part-2.parquet")
+    with pytest.raises(OSError, match="could not be read"):
+        Pipeline([("encode", po.TableEncoder()), ("fit", po.SoftmaxRegression())]).fit(dataset, "kind")
+
+
+def test_weak_signals_choose_the_same_prior(monkeypatch):
+    """Where coefficients hardly matter the evidence is flat, and a start from other rows must not show."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60_000, 3)), rng.integers(0, 3, 60_000)
+    given = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y})
+    monkeypatch.setattr(streamed, "_SAMPLE_BYTES", 8 * 4 * 3000)
+    held, found = (po.BayesianSoftmaxRegression(tol=1e-14).fit(rows, "y") for rows in (given, ds.dataset(given)))
+    np.testing.assert_allclose(found.coef_, held.coef_, rtol=0, atol=1e-6 * np.abs(held.coef_).max())

@@ -387,9 +387,8 @@ def read_dask(X: Any, *, drop: Sequence[str] = ()) -> DaskFeatures:
     """The features of a Dask array or DataFrame; nothing is computed."""
     if not is_dask_frame(X):
         return _read_array(X)
-    schema = _schema(X)
-    names = [name for name in schema.names if name not in drop]
-    require_numbers(schema, names)
+    names = [name for name in _names(X) if name not in drop]
+    require_numbers(_schema(X, names), names)
     rows = X[names] if len(names) < len(X.columns) else X  # a selection would complain of partitions before we can
     return DaskFeatures(rows.to_delayed(), names, len(names))
 
@@ -409,11 +408,11 @@ def read_dask_for_fit(
     features.labels = _pieces(y, "y", X, features)
     if sample_weight is not None:
         features.weights = _pieces(sample_weight, "sample_weight", X, features)
-    layout = Layout(
-        tuple(features.names or ()),
-        y if isinstance(y, str) else "y",
-        None if sample_weight is None else sample_weight if isinstance(sample_weight, str) else "sample_weight",
-    )
+    of_labels = y if isinstance(y, str) else "y"
+    of_weights = None if sample_weight is None else sample_weight if isinstance(sample_weight, str) else "sample_weight"
+    if of_weights == of_labels:
+        of_weights = f"{of_weights} (weights)"  # both are columns of one batch, by these names
+    layout = Layout(tuple(features.names or ()), of_labels, of_weights)
     reader = _shared(Reader(features.names, features.n_features, layout))
     weights = features.weights or [None] * len(features.rows)
     each = zip(label_rows, features.labels, weights, range(len(features.rows)), strict=True)
@@ -499,7 +498,7 @@ class DaskBlocks:
                 yield from MemoryBlocks(*joined(pool), self.n_classes).batches(size, rng)
                 pool = []
 
-    def sample(self, n_rows: int, rng: np.random.Generator) -> DaskBlocks | MemoryBlocks:
+    def sample(self, n_rows: int, rng: np.random.Generator, *, alike: bool = False) -> DaskBlocks | MemoryBlocks:
         """Random rows, those that would be drawn in memory too, at the client: as many as asked for, or as fit."""
         if n_rows >= self.n_rows:
             return self
@@ -571,15 +570,23 @@ def _read_array(X: Any) -> DaskFeatures:
     return DaskFeatures(list(X.to_delayed().ravel()), None, int(X.shape[1]), lengths=lengths, itemsize=X.dtype.itemsize)
 
 
-def _schema(X: Any) -> pa.Schema:
-    """Names and types of the columns of a DataFrame, as Dask knows them."""
-    import pyarrow as pa
-    from dask.dataframe.utils import meta_nonempty
-
+def _names(X: Any) -> list[str]:
+    """Of the columns of a DataFrame."""
     names = list(X.columns)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ValueError(f"The columns of X must have names that are strings and differ, got {names[:10]}.")
-    return pa.Schema.from_pandas(meta_nonempty(X._meta), preserve_index=False)
+    return names
+
+
+def _schema(X: Any, names: list[str]) -> pa.Schema:
+    """Types of some columns of a DataFrame, as Dask knows them; objects may be anything, and count as text."""
+    import pyarrow as pa
+    from dask.dataframe.utils import meta_nonempty
+
+    meta = X._meta[names]
+    objects = [name for name in names if meta[name].dtype == object]
+    schema = pa.Schema.from_pandas(meta_nonempty(meta.drop(columns=objects)), preserve_index=False)
+    return pa.schema([pa.field(name, pa.string()) if name in objects else schema.field(name) for name in names])
 
 
 def _require_columns(X: Any, y: Any, sample_weight: Any) -> None:

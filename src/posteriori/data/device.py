@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from posteriori.data.features import raise_if_not_finite, read_features
-from posteriori.data.memory import InOrder, MemoryBlocks
+from posteriori.data.memory import InOrder, MemoryBlocks, rescaled
 from posteriori.data.target import Target, read_target
 from posteriori.maths.blocks import reads_labels
 
@@ -289,13 +289,19 @@ class DeviceBlocks:
                 rows = slice(first, first + size)
                 yield X[rows], None if Y is None else Y[rows], None if c is None else c[rows]
 
-    def sample(self, n_rows: int, rng: np.random.Generator) -> DeviceBlocks:
+    def sample(self, n_rows: int, rng: np.random.Generator, *, alike: bool = False) -> DeviceBlocks:
         """One row at random out of each of `n_rows` equal shares of the rows, on the device.
 
         A row weighs as much as its share, so that sums are estimated without bias.
         """
         if n_rows >= self.n_rows:
             return self
+        if alike:
+            rows = np.sort(rng.choice(self.n_rows, n_rows, replace=False, shuffle=False))
+            X, Y, c = _run(_kernels().taken, self.X, self.Y, self.c, rows)
+            total = float(self.n_rows) if self.c is None else float(np.asarray(self.c).sum())
+            weights = np.full(n_rows, total / n_rows) if c is None else rescaled(np.asarray(c), total)
+            return DeviceBlocks(X, Y, weights, self.n_classes, n_threads=self.n_threads)
         n_rows, seed = _kernels().rounded(n_rows), int(rng.integers(2**31))
         X, Y, c = _run(_kernels().drawn, self.X, self.Y, self.c, seed, n_rows, self.n_rows)
         return DeviceBlocks(X, Y, c, self.n_classes, n_threads=self.n_threads)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from posteriori.threads import run_tasks
 
-__all__ = ["MemoryBlocks"]
+__all__ = ["InOrder", "MemoryBlocks", "rescaled"]
 
 _BLOCK_BYTES = 4 << 20
 """Features and logits of one block: about what the second and third cache levels of one core hold."""
@@ -130,13 +130,13 @@ class MemoryBlocks:
         for start in range(0, self.n_rows, size):
             yield self._block(order[start : start + size])
 
-    def sample(self, n_rows: int, rng: np.random.Generator) -> MemoryBlocks:
+    def sample(self, n_rows: int, rng: np.random.Generator, *, alike: bool = False) -> MemoryBlocks:
         """`n_rows` random rows; their weights are scaled so that sums estimate those over all rows."""
         if n_rows >= self.n_rows:
             return self
         rows = np.sort(rng.choice(self.n_rows, n_rows, replace=False, shuffle=False))
         X, Y, c = self._block(rows)
-        c = np.full(n_rows, self.n_rows / n_rows) if c is None else _rescaled(c, self.c.sum())  # type: ignore[union-attr]
+        c = np.full(n_rows, self.n_rows / n_rows) if c is None else rescaled(c, self.c.sum())  # type: ignore[union-attr]
         return MemoryBlocks(X, Y, c, self.n_classes, n_threads=self.n_threads)
 
     def some(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
@@ -173,6 +173,7 @@ class InOrder:
         self._lock = threading.Lock()
 
     def put(self, i: int, value: Any) -> None:
+        """Take the i-th result."""
         with self._lock:
             self._waiting[i] = value
             while self._next in self._waiting:
@@ -202,7 +203,8 @@ def _rows_of(X: sp.csr_array, rows: slice) -> sp.csr_array:
     return sp.csr_array((X.data[entries], X.indices[entries], indptr), shape=(rows.stop - rows.start, X.shape[1]))
 
 
-def _rescaled(c: np.ndarray, total: float) -> np.ndarray:
+def rescaled(c: np.ndarray, total: float) -> np.ndarray:
+    """Weights in proportion to c, even ones if all are zero, with a given sum."""
     return c * (total / c.sum()) if c.any() else c + total / c.size
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "read_piece",
     "read_target_column",
     "require_numbers",
+    "require_unique",
 ]
 
 _MOST_LABELS = 10_000
@@ -59,8 +60,13 @@ class Layout:
 
     def columns(self, with_labels: bool) -> list[str]:
         """The columns to be read; class weights need the labels too."""
-        target = [self.target] if self.target is not None and (with_labels or self.factors is not None) else []
-        return [*self.features, *target, *([] if self.weight is None else [self.weight])]
+        target = self.target if with_labels or self.factors is not None else None
+        return list(dict.fromkeys([*self.features, *(name for name in (target, self.weight) if name is not None)]))
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows differ in weight."""
+        return self.weight is not None or self.factors is not None
 
 
 @dataclass(frozen=True)
@@ -86,8 +92,9 @@ class LabelCounts:
 
     labels: Any
     mass: np.ndarray
+    counted: np.ndarray
+    """Rows of positive weight of each label."""
     n_rows: int
-    n_weighted: int
     missing: int = 0
     unit: bool = True
     """Whether all weights are one."""
@@ -97,12 +104,13 @@ class LabelCounts:
         import pyarrow as pa
 
         both = pa.concat_arrays([self.labels, other.labels]).dictionary_encode()
-        mass = np.bincount(both.indices.to_numpy(), np.append(self.mass, other.mass), len(both.dictionary))
+        codes, K = both.indices.to_numpy(), len(both.dictionary)
+        _require_few(K)
         return LabelCounts(
             both.dictionary,
-            mass,
+            np.bincount(codes, np.append(self.mass, other.mass), K),
+            np.bincount(codes, np.append(self.counted, other.counted), K),
             self.n_rows + other.n_rows,
-            self.n_weighted + other.n_weighted,
             self.missing + other.missing,
             self.unit and other.unit,
             self.bad_weight if self.bad_weight is not None else other.bad_weight,
@@ -111,6 +119,8 @@ class LabelCounts:
 
 def named_columns(schema: pa.Schema, y: Any, sample_weight: Any) -> list[str]:
     """The columns of labels and weights, which must be names: an array of all rows would be in memory."""
+    import pyarrow as pa
+
     given = {"y": y} | ({} if sample_weight is None else {"sample_weight": sample_weight})
     for argument, name in given.items():
         if not isinstance(name, str):
@@ -121,7 +131,19 @@ def named_columns(schema: pa.Schema, y: Any, sample_weight: Any) -> list[str]:
         if name not in schema.names:
             shown = ", ".join(map(repr, schema.names[:10]))
             raise ValueError(f"{argument}={name!r} names no column of X, whose columns are {shown}: pass one of these.")
-    return list(given.values())
+    require_unique(schema.names)
+    if pa.types.is_nested(schema.field(y).type):
+        raise ValueError(f"{y!r} has dtype {schema.field(y).type}, and labels must be single values.")
+    if sample_weight is not None:
+        require_numbers(schema, [sample_weight])
+    return list(dict.fromkeys(given.values()))
+
+
+def require_unique(names: Sequence[str]) -> None:
+    """Raise if two columns have one name."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"X has two columns of one name, {twice[0]!r}: give each column a name of its own.")
 
 
 def require_numbers(schema: pa.Schema, names: Sequence[str]) -> None:
@@ -146,29 +168,34 @@ def count_labels(batch: pa.RecordBatch, target: str, weight: str | None) -> Labe
     import pyarrow.compute as pc
 
     labels = _plain(batch.column(target))
-    weights = None if weight is None else _floats(batch.column(weight))
+    weights = None if weight is None else _weights(batch.column(weight))
     missing = labels.null_count
     if pa.types.is_floating(labels.type):
         missing += int(pc.sum(pc.is_nan(labels)).as_py() or 0)
     n = len(labels)
     if missing:
-        return LabelCounts(labels.slice(0, 0), np.empty(0), n, n, missing)
+        return LabelCounts(labels.slice(0, 0), np.empty(0), np.empty(0), n, missing)
     encoded = labels.dictionary_encode()
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
-    if len(encoded.dictionary) > _MOST_LABELS:
-        raise ValueError(f"{target!r} has more than {_MOST_LABELS} different values: that is no set of classes.")
+    codes, K = encoded.indices.to_numpy(zero_copy_only=False), len(encoded.dictionary)
+    _require_few(K)
     if weights is None:
-        return LabelCounts(encoded.dictionary, np.bincount(codes, minlength=len(encoded.dictionary)) * 1.0, n, n)
+        rows = np.bincount(codes, minlength=K).astype(np.float64)
+        return LabelCounts(encoded.dictionary, rows, rows, n)
     bad = ~(np.isfinite(weights) & (weights >= 0))
     return LabelCounts(
         encoded.dictionary,
-        np.bincount(codes, np.where(bad, 0.0, weights), len(encoded.dictionary)),
+        np.bincount(codes, np.where(bad, 0.0, weights), K),
+        np.bincount(codes[weights > 0], minlength=K).astype(np.float64),
         n,
-        int(np.count_nonzero(weights)),
         0,
         bool((weights == 1.0).all()),
         float(weights[bad.argmax()]) if bad.any() else None,
     )
+
+
+def _require_few(n_labels: int) -> None:
+    if n_labels > _MOST_LABELS:
+        raise ValueError(f"The target has more than {_MOST_LABELS} different values: that is no set of classes.")
 
 
 def read_target_column(counts: LabelCounts, layout: Layout, classes: Any, class_weight: Any) -> ColumnTarget:
@@ -202,7 +229,9 @@ def read_target_column(counts: LabelCounts, layout: Layout, classes: Any, class_
         factors = None
     weight = None if counts.unit else layout.weight
     known = replace(layout, weight=weight, labels=counts.labels, codes=codes, factors=factors)
-    return ColumnTarget(found, None, None, None, known, counts.n_rows, counts.n_weighted, float(mass.sum()))
+    rows = np.bincount(codes, counts.counted, len(found))
+    n_weighted = int(rows.sum() if factors is None else rows[factors > 0].sum())
+    return ColumnTarget(found, None, None, None, known, counts.n_rows, n_weighted, float(mass.sum()))
 
 
 def read_piece(
@@ -218,7 +247,7 @@ def read_piece(
     if layout.target is not None and (with_labels or layout.factors is not None):
         Y = _codes(batch.column(layout.target), layout)
     if layout.weight is not None:
-        c = _floats(batch.column(layout.weight))
+        c = _weights(batch.column(layout.weight))
     if layout.factors is not None:
         c = layout.factors[Y] if c is None else c * layout.factors[Y]
     return X, Y, c
@@ -256,6 +285,11 @@ def _floats(column: Any) -> np.ndarray:
     return column.to_numpy(zero_copy_only=False)
 
 
+def _weights(column: Any) -> np.ndarray:
+    """Sums of weights need all digits, however they are stored."""
+    return _floats(column).astype(np.float64, copy=False)
+
+
 def _codes(column: Any, layout: Layout) -> np.ndarray:
     """Of each label, its index among the classes."""
     import pyarrow.compute as pc
@@ -268,7 +302,11 @@ def _codes(column: Any, layout: Layout) -> np.ndarray:
 
 
 def _plain(column: Any) -> Any:
-    """Labels themselves, where a dictionary stands for them."""
+    """Labels themselves, where a dictionary stands for them, of a type that Arrow can look up."""
     import pyarrow as pa
 
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.large_string())
+    return column.cast(pa.float64()) if pa.types.is_float16(column.type) else column

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from posteriori.data.features import as_array, raise_if_not_finite
-from posteriori.data.memory import InOrder, MemoryBlocks
+from posteriori.data.memory import InOrder, MemoryBlocks, rescaled
 from posteriori.data.pieces import (
     ColumnTarget,
     Layout,
@@ -81,7 +81,7 @@ class DatasetStream:
 
     def batches(self, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
         """All rows in their order."""
-        return _not_empty(self.dataset.to_batches(**self._reading(columns, size)))
+        return _guarded(self.dataset.to_batches(**self._reading(columns, size)))
 
     def shuffled(self, columns: list[str], size: int, rng: np.random.Generator) -> Iterator[pa.RecordBatch]:
         """Files, and row groups of Parquet files, in random order; where rows are filtered, in their own."""
@@ -92,7 +92,7 @@ class DatasetStream:
             return
         parts = [part for each in fragments for part in (_row_groups(each) if hasattr(each, "row_groups") else [each])]
         for i in rng.permutation(len(parts)):
-            yield from _not_empty(parts[i].to_batches(schema=self.schema, **self._reading(columns, size)))
+            yield from _guarded(parts[i].to_batches(schema=self.schema, **self._reading(columns, size)))
 
     def stamp(self) -> Any:
         """Sizes and times of local files."""
@@ -122,10 +122,6 @@ class DatasetStream:
 
 def _row_groups(fragment: Any) -> list[Any]:
     return list(fragment.split_by_row_group())
-
-
-def _not_empty(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (batch for batch in batches if batch.num_rows)
 
 
 def open_stream(X: Any) -> Stream | None:
@@ -178,7 +174,7 @@ def read_stream_for_fit(
     names = [name for name in stream.schema.names if name not in named]
     require_numbers(stream.schema, names)
     total = None
-    for batch in _guarded(stream.batches(named, _MOST_ROWS)):
+    for batch in stream.batches(named, _MOST_ROWS):
         counts = count_labels(batch, y, sample_weight)
         total = counts if total is None else total + counts
     if total is None:
@@ -188,7 +184,7 @@ def read_stream_for_fit(
 
 
 def _counted(stream: Stream, column: str) -> int:
-    return sum(batch.num_rows for batch in _guarded(stream.batches([column], _MOST_ROWS)))
+    return sum(batch.num_rows for batch in stream.batches([column], _MOST_ROWS))
 
 
 def stream_column(stream: Stream, name: str) -> np.ndarray:
@@ -196,7 +192,7 @@ def stream_column(stream: Stream, name: str) -> np.ndarray:
     import pyarrow as pa
 
     named_columns(stream.schema, name, None)
-    values = [batch.column(name) for batch in _guarded(stream.batches([name], _MOST_ROWS))]
+    values = [batch.column(name) for batch in stream.batches([name], _MOST_ROWS)]
     return as_array(pa.chunked_array(values, stream.schema.field(name).type))
 
 
@@ -233,6 +229,7 @@ class StreamBlocks:
         self.n_features = len(layout.features)
         self.n_passes = 0
         self._sampled: MemoryBlocks | None = None
+        self._alike: dict[int, MemoryBlocks] = {}
         self._stamp = stream.stamp()
 
     @cached_property
@@ -256,7 +253,7 @@ class StreamBlocks:
         size = int(np.clip(rows, _LEAST_ROWS, _MOST_ROWS))
         batches = self.stream.batches(columns, size) if rng is None else self.stream.shuffled(columns, size, rng)
         seen = 0
-        for batch in _guarded(batches):
+        for batch in batches:
             seen += batch.num_rows
             yield batch
         if self.target is not None and (seen != self.n_rows or self.stream.stamp() != self._stamp):
@@ -305,19 +302,23 @@ class StreamBlocks:
                 yield from _mixed(pool, size, rng)
                 pool = []
 
-    def sample(self, n_rows: int, rng: np.random.Generator) -> StreamBlocks | MemoryBlocks:
+    def sample(self, n_rows: int, rng: np.random.Generator, *, alike: bool = False) -> StreamBlocks | MemoryBlocks:
         """Random rows, held in memory: as many as asked for, or as fit; drawn in one pass, later ones from these."""
         if n_rows >= self.n_rows:
             return self
+        if alike:
+            if n_rows not in self._alike:
+                self._alike = {n_rows: self._held(self._drawn(n_rows, self.n_rows, rng))}
+            return self._alike[n_rows]
         if self._sampled is None:
             most = int(np.clip(_SAMPLE_BYTES / (8 * (self.n_features + 1)), 1, self.n_rows))
-            self._sampled = self._held(self._drawn(most, rng))
+            self._sampled = self._held(self._drawn(most, self.n_rows, rng))
         return self._sampled.sample(n_rows, rng)
 
     def some(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
         """Up to so many random rows of positive weight, as (X, Y, c)."""
-        X, Y, c = self._drawn(min(n_rows, self.n_rows), rng)
-        return (X, Y, c) if c is None else (X[c > 0], Y[c > 0], c[c > 0])
+        assert self.target is not None
+        return self._drawn(n_rows, self.target.n_weighted, rng, weighted=self.layout.weighted)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """X of the rows of these numbers, which are in order."""
@@ -331,29 +332,30 @@ class StreamBlocks:
         held.n_passes = self.n_passes
         return held
 
-    def _drawn(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
-        """Random rows, those that would be drawn in memory too, in one pass."""
-        if n_rows == 0:
+    def _drawn(self, n: int, n_all: int, rng: np.random.Generator, *, weighted: bool = False) -> tuple[Any, Any, Any]:
+        """N random rows out of `n_all`, those that would be drawn in memory too, in one pass."""
+        if n == 0:
             return np.empty((0, self.n_features)), np.empty(0, dtype=np.intp), None
-        if n_rows >= self.n_rows:
-            return joined(list(self.pieces()))
-        rows = np.sort(rng.choice(self.n_rows, n_rows, replace=False, shuffle=False))
-        return joined(list(self._picked(rows)))
+        rows = np.arange(n_all) if n >= n_all else np.sort(rng.choice(n_all, n, replace=False, shuffle=False))
+        return joined(list(self._picked(rows, weighted=weighted)))
 
-    def _picked(self, rows: np.ndarray, with_labels: bool = True) -> Iterator[tuple[Any, Any, Any]]:
-        """The rows of these numbers, which are in order, batch by batch."""
+    def _picked(
+        self, rows: np.ndarray, *, with_labels: bool = True, weighted: bool = False
+    ) -> Iterator[tuple[Any, Any, Any]]:
+        """The rows of these numbers, which are in order, batch by batch; if `weighted`, only those of weight count."""
         first = 0
         for X, Y, c in self.pieces(with_labels=with_labels):
-            here = rows[slice(*np.searchsorted(rows, [first, first + len(X)]))] - first
+            counted = np.flatnonzero(c > 0) if weighted and c is not None else np.arange(len(X))
+            here = counted[rows[slice(*np.searchsorted(rows, [first, first + len(counted)]))] - first]
             yield X[here], None if Y is None else Y[here], None if c is None else c[here]
-            first += len(X)
+            first += len(counted)
 
     def _held(self, rows: tuple[Any, Any, Any]) -> MemoryBlocks:
         """Rows in memory, weighted so that their sums estimate those of all."""
         X, Y, c = rows
         total = float(self.n_rows) if self.target is None else self.target.total
         if len(X) < self.n_rows:
-            c = np.full(len(X), total / len(X)) if c is None else c * (total / c.sum()) if c.any() else c
+            c = np.full(len(X), total / len(X)) if c is None else rescaled(c, total)
         return MemoryBlocks(X, Y, c, self.n_classes, n_threads=self.n_threads)
 
 
@@ -369,7 +371,7 @@ def _mixed(pool: list[tuple[Any, Any, Any]], size: int, rng: np.random.Generator
 
 
 def _guarded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches; what goes wrong while they are read is said as a sentence."""
+    """Batches that have rows; what goes wrong while they are read is said as a sentence."""
     import pyarrow as pa
 
     iterator = iter(batches)
@@ -383,4 +385,5 @@ def _guarded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             ) from error
         if batch is None:
             return
-        yield batch
+        if batch.num_rows:
+            yield batch

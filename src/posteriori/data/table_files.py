@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import math
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,7 +20,7 @@ __all__ = ["FORMATS", "format_of", "read_files", "write_file", "writing"]
 
 FORMATS = ("csv", "parquet", "jsonl")
 _SUFFIXES = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl"}
-_COMPRESSED = (".gz", ".bz2")
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2"}
 _STDIN = "-"
 _FIRST_BYTES = 65_536
 """Of a CSV, read to see what separates its fields."""
@@ -78,15 +79,15 @@ def write_file(table: pa.Table, path: str | None, form: str | None = None) -> No
         _write(table, sys.stdout.buffer, form)
         sys.stdout.buffer.flush()
         return
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        _write(table, file, form)
+    with _opened(path) as file:
+        _write(table, file, form, _delimiter(path))
 
 
 @contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[Callable[[pa.Table], None]]:
     """A function that writes table after table, of one schema, to a file that appears when all are written."""
     form = format_of(os.fspath(path))
-    with replacing(path) as temporary, temporary.open("wb") as file, ExitStack() as opened:
+    with _opened(path) as file, ExitStack() as opened:
         writer: Any = None
 
         def write(table: pa.Table) -> None:
@@ -95,20 +96,36 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Callable[[pa.Table], None]
                 _write_lines(table, file)
                 return
             if writer is None:
-                writer = opened.enter_context(_writer(form, file, table.schema))
+                writer = opened.enter_context(_writer(form, file, table.schema, _delimiter(path)))
             writer.write_table(table)
 
         yield write
 
 
-def _writer(form: str, file: Any, schema: pa.Schema) -> Any:
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """A file to write to that takes the place of `path` at the end, compressed if its name says so."""
+    import pyarrow as pa
+
+    kind = _COMPRESSED.get(Path(path).suffix)
+    if kind is not None and format_of(os.fspath(path)) == "parquet":
+        raise ValueError(f"{os.fspath(path)}: Parquet is compressed inside, leave {Path(path).suffix} out.")
+    with replacing(path) as temporary, pa.output_stream(str(temporary), compression=kind) as file:
+        yield file
+
+
+def _delimiter(path: str | os.PathLike[str]) -> str:
+    return "\t" if ".tsv" in Path(path).suffixes else ","
+
+
+def _writer(form: str, file: Any, schema: pa.Schema, delimiter: str) -> Any:
     if form == "parquet":
         import pyarrow.parquet as parquet
 
         return parquet.ParquetWriter(file, schema)
     from pyarrow import csv
 
-    return csv.CSVWriter(file, schema)
+    return csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=delimiter))
 
 
 def _matching(path: str) -> list[str]:
@@ -169,7 +186,7 @@ def _separator(path: str, start: bytes) -> str:
     return max(",;\t|", key=lambda mark: first.count(mark.encode()))
 
 
-def _write(table: pa.Table, file: Any, form: str) -> None:
+def _write(table: pa.Table, file: Any, form: str, delimiter: str = ",") -> None:
     if form == "parquet":
         import pyarrow.parquet as parquet
 
@@ -177,7 +194,7 @@ def _write(table: pa.Table, file: Any, form: str) -> None:
     elif form == "csv":
         from pyarrow import csv
 
-        csv.write_csv(table, file)
+        csv.write_csv(table, file, csv.WriteOptions(delimiter=delimiter))
     else:
         _write_lines(table, file)
 
@@ -187,8 +204,14 @@ def _write_lines(table: pa.Table, file: Any) -> None:
     import json
 
     for batch in table.to_batches(max_chunksize=10_000):
-        lines = [json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) for row in batch.to_pylist()]
+        rows = map(_with_nulls, batch.to_pylist())
+        lines = [json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) for row in rows]
         file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def _with_nulls(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose missing numbers are missing values."""
+    return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in row.items()}
 
 
 def _name(path: str) -> str:

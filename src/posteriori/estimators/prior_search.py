@@ -66,7 +66,7 @@ def mode_by_evidence(
     if settings.fit_intercept:  # the weak prior of the mean row's logit may prove not weak enough
         groups, start = np.append(groups, n_weights), np.append(start, np.log(WEAK))
         lower, upper = np.append(lower, np.log(WEAKEST)), np.append(upper, np.log(WEAK))
-    evidence = Evidence(problem_at, groups, theta, centre)
+    evidence = Evidence(problem_at, groups, theta, centre, settings.tol)
     try:
         converged = maximise_evidence(evidence, start, (lower, upper))
     except KeyboardInterrupt:

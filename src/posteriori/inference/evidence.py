@@ -29,6 +29,8 @@ _WORTH = 1.0
 """Nats of evidence per unit of a log-precision for which it is worth leaving an upper bound."""
 _MODE_TOL = 1e-9
 """Relative decrement to which modes are found: determinants move with the mode, J only with its square."""
+_LEAST_TOL = 1e-13
+"""What can be reached."""
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""
 
@@ -62,6 +64,8 @@ class Evidence:
         Where to start.
     centre : ndarray (D',) or None
         [c, 1] if the last column's precision is that of w . c + b.
+    tol : float
+        Relative decrement to which modes are found, at most.
     """
 
     def __init__(
@@ -70,8 +74,10 @@ class Evidence:
         groups: np.ndarray,
         theta: np.ndarray,
         centre: np.ndarray | None = None,
+        tol: float = _MODE_TOL,
     ) -> None:
         self.problem_at, self.groups, self.theta, self.centre = problem_at, groups, theta, centre
+        self.tol = float(np.clip(tol, _LEAST_TOL, _MODE_TOL))
         self.path: list[EvidencePoint] = []
         self.found: Laplace | None = None
         self.problem: PosteriorProblem | None = None
@@ -89,7 +95,7 @@ class Evidence:
             if self._slopes is not None and np.abs(change).max() < 3.0:
                 theta = theta + np.tensordot(change, self._slopes, axes=1)
         start = theta
-        theta, _ = mode(problem, start, H_lik, tol)
+        theta, _ = mode(problem, start, H_lik, min(tol, self.tol))
         found = laplace(problem, theta, H_lik if theta is start and self.found is None else None)
         point = self._point(problem, found, u)
         self.problem, self.found, self.theta = problem, found, theta

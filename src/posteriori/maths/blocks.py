@@ -79,10 +79,11 @@ class Blocks(Protocol):
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Any, Any, Any]]:
         """One pass over the rows in random order, `size` rows at a time, as (X, Y, c)."""
 
-    def sample(self, n_rows: int, rng: np.random.Generator) -> Blocks:
+    def sample(self, n_rows: int, rng: np.random.Generator, *, alike: bool = False) -> Blocks:
         """A random subset of the rows, at hand, weighted so that its sums estimate those of all rows.
 
-        It may have fewer rows than asked for, where so many would not fit.
+        It may have fewer rows than asked for, where so many would not fit. `alike` asks for the rows that would be
+        drawn in memory: for samples of a few thousand rows that have a part in the answer.
         """
 
     def some(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:

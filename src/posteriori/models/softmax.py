@@ -110,7 +110,7 @@ class SoftmaxObjective:
         self._probs = blocks.row_buffers(self.shape[0])
         self._delicate = False  # from where the loss is a small difference of large sums, row by row
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
-        self._samples: dict[int, SoftmaxObjective] = {}
+        self._samples: dict[tuple[int, bool], SoftmaxObjective] = {}
 
     @property
     def n_rows(self) -> int:
@@ -169,7 +169,7 @@ class SoftmaxObjective:
 
         Of many rows a sample will do: the slope matters less the more rows there are.
         """
-        sample = self.sample(max(_SLOPE_ROWS, 40 * self.moments.size))
+        sample = self.sample(max(_SLOPE_ROWS, 40 * self.moments.size), alike=True)
         return sample.blocks.map_sum(log_det_slope, theta, forms, rows=sample._rows(theta), coarse=True)
 
     def averaged(
@@ -361,16 +361,19 @@ class SoftmaxObjective:
             return None
         return 0.5 * self.prior.inverse_norm(np.where(self.precision > 0, gradient, 0.0))
 
-    def sample(self, n_rows: int) -> SoftmaxObjective:
-        """The same objective on a random sample of the rows, scaled to stand for all of them."""
-        n_rows = max(n_rows, self.blocks.handy_rows)
+    def sample(self, n_rows: int, *, alike: bool = False) -> SoftmaxObjective:
+        """The same objective on a random sample of the rows, scaled to stand for all of them.
+
+        With `alike`, it is of the same rows wherever they lie.
+        """
+        n_rows = n_rows if alike else max(n_rows, self.blocks.handy_rows)
         if n_rows >= self.n_rows:
             return self
-        if n_rows not in self._samples:
-            blocks = self.blocks.sample(n_rows, np.random.default_rng(_SEED))
+        if (n_rows, alike) not in self._samples:
+            blocks = self.blocks.sample(n_rows, np.random.default_rng(_SEED), alike=alike)
             observed = ObservedMoments.of(blocks, self.shape[0])
-            self._samples[n_rows] = SoftmaxObjective(blocks, observed, self.prior, self.mean)
-        return self._samples[n_rows]
+            self._samples[n_rows, alike] = SoftmaxObjective(blocks, observed, self.prior, self.mean)
+        return self._samples[n_rows, alike]
 
     def _rows(self, theta: np.ndarray) -> list[np.ndarray] | None:
         """The probabilities at theta if the last pass was made there; otherwise kernels compute them again."""

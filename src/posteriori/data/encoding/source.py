@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from posteriori.data.dask_rows import is_dask_frame
 from posteriori.data.features import is_table, open_table, read_features
+from posteriori.data.pieces import require_unique
 from posteriori.data.streamed import DatasetStream
 
 __all__ = ["Source", "open_source"]
@@ -56,16 +57,16 @@ def open_source(X: Any) -> Source:
         )
     if _is_stream(X):
         names = list(X.schema.names)
-        _require_unique(names)
+        require_unique(names)
         return Source(names, "stream", True, lambda: _stream_batches(X))
     if is_dask_frame(X):
-        _require_unique(names := [str(name) for name in X.columns])
+        require_unique(names := [str(name) for name in X.columns])
         return Source(names, "dask", True, lambda: iter(()))  # its partitions are read on the workers
     if is_table(X):
         table = open_table(X)
         read_features(np.broadcast_to(0.0, table.shape))  # a table without rows or columns raises
         names = [str(name) for name in table.columns]
-        _require_unique(names)
+        require_unique(names)
         named = all(isinstance(name, str) for name in table.columns)
         return _one_batch(dict(zip(names, table.iter_columns(), strict=True)), "table", named)
     matrix = _read_matrix(X)
@@ -111,9 +112,3 @@ def _read_matrix(X: Any) -> np.ndarray:
         )
     read_features(np.broadcast_to(0.0, array.shape))  # the shape is checked like that of any matrix
     return array
-
-
-def _require_unique(names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"X has two columns of one name, {twice[0]!r}: give each column a name of its own.")
