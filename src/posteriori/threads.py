@@ -82,10 +82,7 @@ def _pool(process: int) -> ThreadPoolExecutor:
 
 
 def run_tasks(task: Callable[[int], Any], n_tasks: int, n_threads: int) -> list[Any]:
-    """[task(0), ..., task(n_tasks - 1)], shared between the caller and helpers from the pool.
-
-    Helpers see the caller's context: what NumPy is to do about overflow, for one.
-    """
+    """[task(0), ..., task(n_tasks - 1)], shared between the caller and helpers from the pool."""
     n_helpers = min(n_threads, n_tasks) - 1
     if n_helpers <= 0:
         return [task(i) for i in range(n_tasks)]
@@ -97,17 +94,7 @@ def run_tasks(task: Callable[[int], Any], n_tasks: int, n_threads: int) -> list[
         while not stopped.is_set() and (i := next(ticket)) < n_tasks:
             results[i] = task(i)
 
-    helpers: list[Future[None]] = [_pool(os.getpid()).submit(copy_context().run, work) for _ in range(n_helpers)]
-    try:
-        work()
-    finally:  # also when interrupted: no helper may still be writing when we return
-        stopped.set()
-        for helper in helpers:
-            helper.cancel()
-        errors = [helper.exception() for helper in helpers if not helper.cancelled()]
-    for error in errors:
-        if error is not None:
-            raise error
+    _share(work, n_helpers, stopped)
     return results
 
 
@@ -134,10 +121,18 @@ def run_stream(task: Callable[[int, Any], Any], items: Iterator[Any], n_threads:
                 stopped.set()
                 raise
 
-    helpers = [_pool(os.getpid()).submit(copy_context().run, work) for _ in range(n_threads - 1)]
+    _share(work, n_threads - 1, stopped)
+
+
+def _share(work: Callable[[], None], n_helpers: int, stopped: threading.Event) -> None:
+    """Work together with helpers from the pool, who see the caller's context; the first of their errors is raised.
+
+    What NumPy is to do about overflow is part of that context.
+    """
+    helpers: list[Future[None]] = [_pool(os.getpid()).submit(copy_context().run, work) for _ in range(n_helpers)]
     try:
         work()
-    finally:
+    finally:  # also when interrupted: no helper may still be writing when we return
         stopped.set()
         for helper in helpers:
             helper.cancel()

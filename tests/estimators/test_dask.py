@@ -351,3 +351,11 @@ def test_labels_may_be_objects(table):
     assert model.predict_proba(rows).shape == (N, K)
     with pytest.raises(ValueError, match=r"Column 'kind' of X has dtype .* must hold numbers"):
         po.SoftmaxRegression().fit(rows, rows["x0"] > 0)
+
+
+@pytest.mark.parametrize("where", [0, N - 1], ids=["in the first partition", "in the last"])
+def test_missing_labels_are_counted_in_whichever_partition_they_are(table, where):
+    given = table[[*NAMES, "kind"]].copy()
+    given.loc[where, "kind"] = None
+    with pytest.raises(ValueError, match=f"'kind' has 1 missing labels among {N} rows"):
+        po.SoftmaxRegression().fit(dd.from_pandas(given, npartitions=3), "kind")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posteriori.data.dask_rows import in_partition, tree
+from posteriori.data.dask_rows import tree
+from posteriori.data.dask_tasks import in_partition
 from posteriori.data.encoding.applying import encode
 from posteriori.data.encoding.columns import EMPTY
 from posteriori.data.encoding.plans import Encoding
