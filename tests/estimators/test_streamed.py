@@ -282,6 +282,13 @@ def test_a_declared_class_without_rows_keeps_its_place():
         po.SoftmaxRegression(classes=["ash", "birch"]).fit(ds.dataset(features(TABLE)), "kind")
 
 
+def test_readers_can_be_read_only_once():
+    with pytest.raises(TypeError, match="can be read only once"):
+        po.SoftmaxRegression().fit(features(TABLE).to_reader(), "kind")
+    with pytest.raises(TypeError, match="predict_to takes readers"):
+        po.SoftmaxRegression().fit(features(TABLE), "kind").predict(features(TABLE).to_reader())
+
+
 def test_other_columns_at_prediction_are_refused():
     model = po.SoftmaxRegression().fit(ds.dataset(features(TABLE)), "kind")
     with pytest.raises(ValueError, match="now missing"):

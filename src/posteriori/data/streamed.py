@@ -126,7 +126,12 @@ def _row_groups(fragment: Any) -> list[Any]:
 
 def open_stream(X: Any) -> Stream | None:
     """X as a stream, if it is one: a data set of Arrow, or rows encoded while they are read."""
-    dataset = sys.modules.get("pyarrow.dataset")
+    arrow, dataset = sys.modules.get("pyarrow"), sys.modules.get("pyarrow.dataset")
+    if arrow is not None and isinstance(X, arrow.RecordBatchReader):
+        raise TypeError(
+            "X is a RecordBatchReader, which can be read only once: pass a pyarrow Dataset, or X.read_all() if it fits "
+            "into memory; predict_to takes readers."
+        )
     if dataset is not None and isinstance(X, dataset.Dataset):
         return DatasetStream(X)
     return X.stream() if hasattr(X, "stream") and hasattr(X, "schema") else None
