@@ -217,3 +217,14 @@ def test_a_limit_on_passes():
     assert found.n_iter == 3
     assert not found.converged
     assert np.isfinite(found.bound)
+
+
+@pytest.mark.parametrize("max_iter", [1, 5, 60])
+def test_the_bound_is_that_of_the_posterior_even_where_steps_have_not_settled(max_iter):
+    """Classes that never overlap under a weak prior: a full step in the precision would cost thousands of nats."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 30)
+    problem = objective(rng.normal(size=(90, 6)) + 8.0 * np.eye(3, 6)[y], y, np.full((3, 7), 1e-4))
+    found = fitted(problem, max_iter=max_iter)
+    assert not found.converged
+    assert bound_and_slope(problem, found.posterior, 128)[0] >= found.bound - 0.01 - 2e-3 * abs(found.bound)

@@ -39,7 +39,8 @@ class Variational:
     bound : float
         B, on the log evidence.
     source : FullPosterior
-        Over which curvature was averaged to make the posterior's precision.
+        Over which curvature was averaged to make the posterior's precision; the posterior itself, if a step that
+        far would lower the bound.
     converged : bool
     n_iter : int
         Passes with averages.
@@ -72,7 +73,7 @@ def variational(
     now = _terms(problem, posterior, R, log_det_R, nodes)
     rho, idle, n_iter = 1.0, 0, 1
     while n_iter < max_iter and idle < 2 and rho > _SHORTEST:
-        tol = 0.01 + 2e-3 * abs(now.bound)
+        tol = _slack(now.bound)
         H_next = (1.0 - rho) * H + rho * now.curvature
         proposed = full_posterior(problem, posterior.mean, H_next)
         proposed = proposed.about(posterior.mean - rho * proposed.solve(now.slope))
@@ -86,7 +87,14 @@ def variational(
             H, posterior, now = H_next, proposed, found
     # the precision that goes with the averages exactly: each row's share in it is then known
     last = full_posterior(problem, posterior.mean, now.curvature)
+    if idle < 2 and _terms(problem, last, R, log_det_R, nodes).bound < now.bound - _slack(now.bound):
+        last = posterior  # a full step from here leads astray
     return Variational(last, now.bound, posterior, idle == 2, n_iter)
+
+
+def _slack(bound: float) -> float:
+    """How far the averages' errors may change the bound."""
+    return 0.01 + 2e-3 * abs(bound)
 
 
 def _terms(
