@@ -147,19 +147,30 @@ def profiled() -> Iterator[Spent]:
     from posteriori.data.device import DeviceBlocks
 
     spent: Spent = defaultdict(list)
-    sum_over, draw = DeviceBlocks.map_sum, DeviceBlocks.sample
+    sum_over, draw, whole = DeviceBlocks.map_sum, DeviceBlocks.sample, DeviceBlocks.descend
 
     def map_sum(self: Any, kernel: Any, *params: Any, **options: Any) -> Any:
         seconds, value = clocked(lambda: sum_over(self, kernel, *params, **options))
         spent[kernel.__name__, self.n_rows].append(seconds)
         return value
 
-    def sample(self: Any, n_rows: int, rng: Any) -> Any:
-        seconds, value = clocked(lambda: jax.block_until_ready((found := draw(self, n_rows, rng)).X) is None or found)
+    def sample(self: Any, n_rows: int, rng: Any, **options: Any) -> Any:
+        def drawn() -> Any:
+            found = draw(self, n_rows, rng, **options)
+            jax.block_until_ready(found.X)
+            return found
+
+        seconds, value = clocked(drawn)
         spent["sample", n_rows].append(seconds)
         return value
 
-    with mock.patch.object(DeviceBlocks, "map_sum", map_sum), mock.patch.object(DeviceBlocks, "sample", sample):
+    def descend(self: Any, *params: Any) -> Any:
+        seconds, value = clocked(lambda: whole(self, *params))
+        spent["descend", self.n_rows].append(seconds)
+        return value
+
+    patches = {"map_sum": map_sum, "sample": sample, "descend": descend}
+    with mock.patch.multiple(DeviceBlocks, **patches):
         yield spent
 
 

@@ -257,6 +257,32 @@ def test_arrays_of_other_libraries_are_seen_through_dlpack():
     assert (np.asarray(found) == X).all()
 
 
+@pytest.mark.parametrize("side", [3, 400, 600])
+def test_a_matrix_is_factored_wherever_that_is_quicker(side):
+    on_device, in_memory = both()
+    half = np.random.default_rng(0).normal(size=(side, 2 * side))
+    M = half @ half.T
+    L = on_device.cholesky(M)
+    np.testing.assert_allclose(L, in_memory.cholesky(M), atol=1e-11 * np.abs(L).max())
+    assert (L == np.tril(L)).all()
+    assert isinstance(L, np.ndarray)
+    assert L.flags.writeable
+    M[side // 2, side // 2] = -1.0
+    for blocks in (on_device, in_memory):
+        with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+            blocks.cholesky(M)
+
+
+def test_only_few_parameters_are_solved_for_in_one_call(monkeypatch):
+    on_device, in_memory = both(4099)
+    assert in_memory.descend is None
+    moments, _ = on_device.map_sum(kernels.observed_moments, K)
+    options = np.ones((K, 5)), None, None, 1e-8, 1000, [device.Kept()]
+    assert on_device.descend(moments, *options).converged
+    monkeypatch.setattr(device, "_MOST_PARAMETERS", 14)
+    assert on_device.descend(moments, *options) is None
+
+
 def test_no_gpu(monkeypatch):
     monkeypatch.undo()
     if jax.default_backend() != "cpu":

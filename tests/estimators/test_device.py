@@ -70,6 +70,49 @@ def test_many_rows_start_from_samples_on_the_device():
     assert abs(model.solution_.objective / host.solution_.objective - 1.0) < 1e-12
 
 
+@pytest.mark.parametrize(
+    "model", [po.SoftmaxRegression(), po.BayesianSoftmaxRegression(1.0, approximation="laplace")], ids=str
+)
+def test_a_fit_to_many_rows_is_one_call_after_the_moments(model, monkeypatch):
+    calls = []
+    sum_over = device.DeviceBlocks.map_sum
+
+    def map_sum(self, kernel, *params, **options):
+        calls.append((kernel.__name__, self.n_rows))
+        return sum_over(self, kernel, *params, **options)
+
+    monkeypatch.setattr(device.DeviceBlocks, "map_sum", map_sum)
+    X, y = data(30_000, 5, 3)
+    solution = model.set_params(device="gpu").fit(X, y).solution_
+    hessian = [("pair_grams", 30_000)] if isinstance(model, po.BayesianSoftmaxRegression) else []
+    assert calls == [("observed_moments", 30_000), *hessian]
+    assert solution.status is po.Status.CONVERGED
+    assert solution.gap <= 1e-8 * solution.objective
+    assert 3 < solution.n_iter < 15
+    assert solution.n_passes < 25
+    assert np.all(np.diff([entry.objective for entry in solution.trace]) <= 1e-6)
+
+
+def test_where_one_call_does_not_arrive_the_host_goes_on():
+    X, _ = data(30_000, 5, 3)
+    Z = X[np.abs(X[:, :2] - 0.5).min(axis=1) > 0.02]
+    y = (Z[:, 0] > 0.5) * 2 + (Z[:, 1] > 0.5)
+    with pytest.warns(po.SeparationWarning):
+        model = po.SoftmaxRegression(alpha=0.0, device="gpu").fit(Z, y)
+    assert model.solution_.status is po.Status.SEPARATED
+    assert model.score(Z, y) == 1.0
+
+
+def test_iterations_are_limited_on_a_device_too():
+    X, y = data(30_000, 5, 3)
+    with pytest.warns(po.ConvergenceWarning):
+        model = po.SoftmaxRegression(max_iter=2, device="gpu").fit(X, y)
+    assert model.solution_.status is po.Status.ITERATION_LIMIT
+    assert model.solution_.n_iter == 2
+    best = po.SoftmaxRegression(device="gpu").fit(X, y).solution_
+    assert best.objective < model.solution_.objective < best.trace[1].objective
+
+
 @pytest.mark.parametrize("solver", ["newton", "lbfgs", po.Newton(exact=True), "gd", "sgd"], ids=str)
 def test_every_solver(solver):
     options = {"tol": 1e-10, "solver": solver, "random_state": 0}

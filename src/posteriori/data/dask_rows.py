@@ -39,6 +39,7 @@ from posteriori.data.pieces import (
     read_target_column,
     require_numbers,
 )
+from posteriori.maths.linalg import cholesky
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -284,6 +285,8 @@ class DaskBlocks:
 
     sparse = False
     handy_rows = 0
+    descend = None
+    cholesky = staticmethod(cholesky)
 
     def __init__(
         self,

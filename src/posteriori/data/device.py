@@ -18,7 +18,8 @@ import scipy.sparse as sp
 from posteriori.data.features import raise_if_not_finite, read_features
 from posteriori.data.memory import InOrder, MemoryBlocks, rescaled
 from posteriori.data.target import Target, read_target
-from posteriori.maths.blocks import reads_labels
+from posteriori.maths.blocks import Descent, reads_labels
+from posteriori.maths.linalg import cholesky
 
 __all__ = ["DeviceBlocks", "DeviceFeatures", "device_for", "read_device_features", "read_device_target", "to_host"]
 
@@ -29,6 +30,10 @@ _HOST_BYTES = 64 << 20
 """Rows fetched to the host at a time."""
 _KEPT_BYTES = 8 << 30
 """Most memory for probabilities kept between passes."""
+_MOST_PARAMETERS = 4000
+"""Whose Hessian is factored on the device."""
+_LARGE = 400
+"""Side of a matrix that is better factored on the device."""
 _FEW_LABELS = 1024
 """Labels within this range are numbered on the device."""
 
@@ -264,6 +269,37 @@ class DeviceBlocks:
             if kept is not None:
                 kept.P = P
         return twin.result(_fetch(found), *params)
+
+    def descend(
+        self,
+        moments: np.ndarray,
+        precisions: np.ndarray,
+        centre: np.ndarray | None,
+        mean: np.ndarray | None,
+        tol: float,
+        n_sample: int,
+        rows: list[Any],
+    ) -> Descent | None:
+        """Newton's method as one program on the device; None for so many parameters that their Hessian is too large."""
+        from posteriori.maths import device_descent
+
+        if moments.size > _MOST_PARAMETERS:
+            return None
+        prior = device_descent.DiagonalPrior(precisions, centre, mean)
+        sizes = _kernels().rounded(n_sample), self.n_rows
+        found = _run(device_descent.descent, self.X, self.Y, self.c, moments, prior, tol, *sizes)
+        self.n_passes += found.n_passes
+        rows[0].P = found.probabilities
+        return found
+
+    def cholesky(self, M: np.ndarray) -> np.ndarray:
+        """Of a large matrix on the device, of a small one on the host: the way there takes as long as many rows."""
+        if len(M) < _LARGE:
+            return cholesky(M)
+        L = _fetch(_run(_kernels().cholesky, M))
+        if not np.isfinite(L[-1, -1]):
+            raise np.linalg.LinAlgError("The matrix is not positive definite.")
+        return L
 
     def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any, heavy: bool = False) -> np.ndarray:
         """The results of ``kernel(X, *params)``, (K, N)."""

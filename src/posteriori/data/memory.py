@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from posteriori.maths.linalg import cholesky
 from posteriori.threads import run_tasks
 
 __all__ = ["InOrder", "MemoryBlocks", "rescaled"]
@@ -47,6 +48,8 @@ class MemoryBlocks:
     """
 
     handy_rows = 0
+    descend = None
+    cholesky = staticmethod(cholesky)
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ from posteriori.data.pieces import (
     require_numbers,
 )
 from posteriori.maths.blocks import reads_labels
+from posteriori.maths.linalg import cholesky
 from posteriori.threads import run_stream
 
 if TYPE_CHECKING:
@@ -217,6 +218,8 @@ class StreamBlocks:
 
     sparse = False
     handy_rows = 0
+    descend = None
+    cholesky = staticmethod(cholesky)
 
     def __init__(
         self,

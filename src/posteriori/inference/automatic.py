@@ -31,6 +31,9 @@ class Automatic(Solver):
         """Iterate from theta until the Newton decrement is within tol * |J|."""
         precondition = Precondition(problem)
         if problem.start_rows < problem.n_rows and not theta.any():
+            if (found := problem.descended(tol)) is not None:
+                yield from map(Iterate, found.thetas, found.values, found.gradients, found.gaps)
+                return Status.CONVERGED
             theta, precondition, interrupted = _sample_start(problem, theta, precondition)
             if interrupted:
                 yield Iterate(theta, *problem.value_gradient(theta))

@@ -42,7 +42,7 @@ def full_posterior(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarr
     basis = class_basis(problem)
     K, J = basis.shape
     common = problem.prior.matrix(np.eye(K)[:, :1]) if J < K else None
-    return FullPosterior(theta, H_lik + problem.prior.matrix(basis), basis, common)
+    return FullPosterior(theta, H_lik + problem.prior.matrix(basis), basis, common, problem.cholesky)
 
 
 def laplace(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray | None = None) -> Laplace:

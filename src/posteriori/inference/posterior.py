@@ -8,6 +8,7 @@ in one basis U common to all rows, f = m + U diag(sqrt v_n) z.
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Callable
 from copy import copy
 from functools import cached_property
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ import scipy.sparse as sp
 from scipy.linalg import lapack, solve_triangular
 
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_at_nodes, logits_in_basis, normal_nodes
+from posteriori.maths.linalg import cholesky
 from posteriori.maths.pairs import pair_forms, reference_covariance
 from posteriori.maths.quadratic import packed_forms, quadratic_forms
 from posteriori.maths.softmax import logits
@@ -70,16 +72,28 @@ class FullPosterior:
         vector added to every class, is as the prior left it.
     common : ndarray (D', D') or None
         With contrasts, the prior's precision of one class; None where there is no prior, and classes sum to zero.
+    cholesky : callable
+        Factors H.
     """
 
     structure = "full"
     gaussian = True
 
-    def __init__(self, mean: np.ndarray, H: np.ndarray, basis: np.ndarray, common: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        mean: np.ndarray,
+        H: np.ndarray,
+        basis: np.ndarray,
+        common: np.ndarray | None = None,
+        cholesky: Callable[[np.ndarray], np.ndarray] = cholesky,
+    ) -> None:
         self.mean, self.basis, self.common = mean, basis, common
-        self.factor, info = lapack.dpotrf(H, lower=1, clean=1)
-        if info != 0:
-            raise np.linalg.LinAlgError("The posterior precision is not positive definite: the prior is improper.")
+        try:
+            self.factor = cholesky(H)
+        except np.linalg.LinAlgError:
+            raise np.linalg.LinAlgError(
+                "The posterior precision is not positive definite: the prior is improper."
+            ) from None
 
     def about(self, mean: np.ndarray) -> FullPosterior:
         """The same covariance about another mean."""

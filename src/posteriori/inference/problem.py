@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from posteriori.maths.blocks import Descent
+
 __all__ = [
     "CurvedProblem",
     "DrawnProblem",
@@ -78,6 +80,9 @@ class CurvedProblem(Problem, Protocol):
     def class_blocks(self, theta: np.ndarray) -> np.ndarray:
         """The diagonal blocks of H less the prior, (K, D, D)."""
 
+    def least_gap(self, gradient: np.ndarray) -> float:
+        """A lower bound on J - J* where the gradient is this."""
+
     def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
         """A direction along which J falls for ever, if the parameters or the direction are one."""
 
@@ -88,6 +93,9 @@ class SampledProblem(CurvedProblem, Protocol):
     @property
     def start_rows(self) -> int:
         """The smallest sample whose optimum is a good start; at least N if none is."""
+
+    def descended(self, tol: float) -> Descent | None:
+        """The path from zero to the optimum, where rows lie so far away that it is better walked there; else None."""
 
     def sample(self, n_rows: int) -> SampledProblem:
         """The same objective estimated from some of the rows."""
@@ -113,6 +121,9 @@ class PosteriorProblem(CurvedProblem, Protocol):
 
     def likelihood_hessian(self, theta: np.ndarray, basis: np.ndarray) -> np.ndarray:
         """H without the prior in coordinates theta = Q B, (J D, J D)."""
+
+    def cholesky(self, H: np.ndarray) -> np.ndarray:
+        """The lower factor of a positive definite matrix of the size of the Hessian, or LinAlgError."""
 
     def log_det_slope(self, theta: np.ndarray, forms: np.ndarray) -> np.ndarray:
         """d/dtheta of tr(S H) with S fixed, given by the covariances of pairs of classes."""

@@ -9,11 +9,12 @@ order, so that the answer depends neither on the number of threads nor on where 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["Blocks", "Buffers", "Sums", "reads_labels", "without_labels"]
+__all__ = ["Blocks", "Buffers", "Descent", "Sums", "reads_labels", "without_labels"]
 
 Buffers = list[np.ndarray]
 
@@ -42,6 +43,36 @@ def reads_labels(kernel: Callable[..., Any]) -> bool:
     return getattr(kernel, "reads_labels", True)
 
 
+@dataclass(frozen=True)
+class Descent:
+    """Newton's method over all rows, done where they lie.
+
+    Attributes
+    ----------
+    thetas, gradients : list of ndarray (K, D')
+        Of all steps; the last is the end.
+    values, gaps : list of float
+        J, and the decrement 1/2 g^T H^{-1} g.
+    converged : bool
+        Whether the last decrement is within the tolerance.
+    log_partition : float
+        The sum of log-partitions at the end.
+    n_passes : int
+        Over all rows.
+    probabilities : array (K, N)
+        At the end, where the rows lie.
+    """
+
+    thetas: list[np.ndarray]
+    gradients: list[np.ndarray]
+    values: list[float]
+    gaps: list[float]
+    converged: bool
+    log_partition: float
+    n_passes: int
+    probabilities: Any
+
+
 class Blocks(Protocol):
     """Rows of a data set, offered block by block."""
 
@@ -66,6 +97,18 @@ class Blocks(Protocol):
 
         `coarse` asks for few, large blocks: for kernels that do much with each row and whose result is large.
         """
+
+    @property
+    def descend(self) -> Callable[..., Descent | None] | None:
+        """Newton's method for softmax regression as one call, where the way to the rows and back costs more than it.
+
+        ``descend(moments, precisions, centre, mean, tol, n_sample, rows)``: from zero, by way of a sample of rows, with
+        the prior of `DiagonalPrecision(precisions, centre)` about the mean. The probabilities at the end are left in
+        the buffers `rows`. None, or a result of None, where there is no such thing.
+        """
+
+    def cholesky(self, M: np.ndarray) -> np.ndarray:
+        """As `linalg.cholesky`, where it takes the least time."""
 
     def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any, heavy: bool = False) -> np.ndarray:
         """The results of ``kernel(X_b, *params)``, (K, n_b) each, side by side in the order of the rows: (K, N).

@@ -30,6 +30,7 @@ __all__ = [
     "ROW_TWINS",
     "TWINS",
     "Twin",
+    "cholesky",
     "class_sums",
     "drawn",
     "expected_softmax",
@@ -547,6 +548,9 @@ def _square(variances: jax.Array, K: int) -> jax.Array:
     k, m = np.triu_indices(K, 1)
     full = jnp.zeros((variances.shape[1], K, K))
     return full.at[:, k, m].set(variances.T).at[:, m, k].set(variances.T)
+
+
+cholesky = jax.jit(jnp.linalg.cholesky)
 
 
 # Averages over Gaussian logits

@@ -7,7 +7,20 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack
 
-__all__ = ["factored_spd", "inverse_spd", "null_space"]
+__all__ = ["cholesky", "factored_spd", "inverse_spd", "null_space"]
+
+
+def cholesky(M: np.ndarray) -> np.ndarray:
+    """Lower factor of a positive definite matrix, with zeros above; an error for others.
+
+    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
+    array([[2., 0.],
+           [1., 2.]])
+    """
+    L, info = lapack.dpotrf(M, lower=1, clean=1)
+    if info != 0:
+        raise np.linalg.LinAlgError(f"The matrix is not positive definite: its leading minor of order {info} is not.")
+    return L
 
 
 def _factor(M: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:

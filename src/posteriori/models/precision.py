@@ -99,13 +99,14 @@ class DiagonalPrecision:
     def matrix(self, basis: np.ndarray) -> np.ndarray:
         K, J = basis.shape
         D = self.values.shape[1]
-        out = np.zeros((J, D, J, D))
-        d = np.arange(D)
-        own = self.values if self.centre is None else np.column_stack([self.values[:, :-1], np.zeros(K)])
-        out[:, d, :, d] = np.einsum("ki,kj,kd->dij", basis, basis, own)
-        if self.centre is not None:
+        if self.centre is None:
+            out, own = np.zeros((J, D, J, D)), self.values
+        else:
             tilt = np.einsum("ki,kj,k->ij", basis, basis, self.values[:, -1])
-            out += tilt[:, None, :, None] * np.outer(self.centre, self.centre)[:, None, :]
+            out = tilt[:, None, :, None] * np.outer(self.centre, self.centre)[:, None, :]
+            own = np.column_stack([self.values[:, :-1], np.zeros(K)])
+        d = np.arange(D)
+        out[:, d, :, d] += np.einsum("ki,kj,kd->dij", basis, basis, own)
         return out.reshape(J * D, J * D)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from posteriori.maths import softmax as kernels
 from posteriori.maths.averages import averaged_moments
-from posteriori.maths.blocks import Blocks
+from posteriori.maths.blocks import Blocks, Descent
 from posteriori.maths.integrals import Nodes
 from posteriori.maths.linalg import null_space
 from posteriori.maths.pairs import hessian_from_pairs, log_det_slope, pair_grams
@@ -72,6 +72,7 @@ class ObservedMoments:
 
 _CANCELLED = 1e-5
 """Share of the sum of log-partitions below which the loss is summed row by row, to keep its digits."""
+_ROUNDING = 64.0 * np.finfo(float).eps
 _SLOPE_ROWS = 20_000
 """Rows from which the slope of the log-determinant is taken."""
 _MOST_FEATURES = 2500
@@ -148,6 +149,21 @@ class SoftmaxObjective:
         self._last = theta, float(value), gradient
         return float(value), gradient
 
+    def descended(self, tol: float) -> Descent | None:
+        """The optimum by Newton's method in one call, where the rows offer it and it arrives."""
+        descend, prior = self.blocks.descend, self.prior
+        if descend is None or self._probs is None or not isinstance(prior, DiagonalPrecision):
+            return None
+        self._last = None  # what was kept of it gives way
+        found = descend(self.moments, prior.values, prior.centre, self.mean, tol, self.start_rows, self._probs)
+        if found is None or not found.converged:
+            return None
+        theta = found.thetas[-1]
+        if found.log_partition - np.vdot(theta, self.moments) < _CANCELLED * abs(found.log_partition):
+            return None
+        self._last = theta, found.values[-1], found.gradients[-1]
+        return found
+
     def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
         """H V at theta, without H."""
         product = self.blocks.map_sum(kernels.hessian_product, theta, V - V.mean(axis=0), rows=self._rows(theta))
@@ -163,6 +179,10 @@ class SoftmaxObjective:
         """H at theta without the prior, in coordinates theta = Q B for a basis Q (K, J): (J D', J D')."""
         grams = self.blocks.map_sum(pair_grams, theta, rows=self._rows(theta), coarse=True)
         return hessian_from_pairs(grams, basis, self.shape[1])
+
+    def cholesky(self, H: np.ndarray) -> np.ndarray:
+        """Lower factor of a positive definite matrix of the size of H, made where the rows are worked on."""
+        return self.blocks.cholesky(H)
 
     def log_det_slope(self, theta: np.ndarray, forms: np.ndarray) -> np.ndarray:
         """d/dtheta of tr(S H) with S held fixed, (K, D'), S given by the pairs' covariances (pairs, D', D').
@@ -331,8 +351,9 @@ class SoftmaxObjective:
 
         Where the prior treats classes alike their weights sum to zero. Where it is flat, a change along combinations
         of features that are constant changes nothing: duplicated columns share their weight, constant ones get none.
+        Theta itself comes back where only rounding would change.
         """
-        D = self.blocks.n_features
+        D, given = self.blocks.n_features, theta
         theta = theta.copy()
         if self.mean is None:
             alike = (self.precision == self.precision[0]).all(axis=0) & self.prior.exchangeable
@@ -353,7 +374,14 @@ class SoftmaxObjective:
                 theta[:, flat] = W - lost
                 if absorbs:
                     theta[:, D] += lost @ mean[flat]
-        return theta
+        same = np.abs(theta - given) <= _ROUNDING * np.abs(given).max(initial=0.0)
+        return given if same.all() else theta
+
+    def least_gap(self, gradient: np.ndarray) -> float:
+        """J - J* >= 1/2 g^T B^{-1} g for any B >= H: here H <= I/2 kron X^T C X + R <= K D' times its diagonal."""
+        squares = np.append(self.observed.squares, self.total_weight)[: self.shape[1]]
+        diagonal = 0.5 * squares + self.precision
+        return float(0.5 * (gradient**2 / np.maximum(diagonal, np.finfo(float).tiny)).sum() / gradient.size)
 
     def gap_bound(self, gradient: np.ndarray) -> float | None:
         """J - J* <= 1/2 g^T R^{-1} g over penalised coefficients, where all others have no slope."""

@@ -1,0 +1,173 @@
+"""The descent in one call: J, its gradient and decrements as NumPy has them, and an end that is the optimum."""
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+jax = pytest.importorskip("jax")
+
+from posteriori.data.device import DeviceBlocks  # noqa: E402
+from posteriori.data.memory import MemoryBlocks  # noqa: E402
+from posteriori.maths import device_descent as device  # noqa: E402
+from posteriori.maths.pairs import contrasts  # noqa: E402
+from posteriori.models.precision import DiagonalPrecision  # noqa: E402
+from posteriori.models.softmax import ObservedMoments, SoftmaxObjective  # noqa: E402
+
+N, D, K = 12_011, 5, 4
+
+
+def rows(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, D)) * np.logspace(-1, 1, D) + 0.5
+    F = (X / np.logspace(-1, 1, D)) @ rng.normal(size=(D, K))
+    return X, (F + rng.gumbel(size=F.shape)).argmax(axis=1)
+
+
+X, Y = rows()
+WEIGHTS = np.random.default_rng(1).uniform(0.0, 2.0, N)
+SOFT = 0.9 * np.eye(K)[Y] + 0.1 / K
+RIDGE = np.append(np.ones((K, D)), np.zeros((K, 1)), axis=1)
+BY_CLASS = np.outer([0.5, 1.0, 2.0, 4.0], np.ones(D + 1))
+MEAN = np.random.default_rng(2).normal(size=(K, D + 1))
+
+CASES = {
+    "ridge, free intercept": (Y, None, DiagonalPrecision(RIDGE), None),
+    "weighted": (Y, WEIGHTS, DiagonalPrecision(RIDGE), None),
+    "soft": (SOFT, None, DiagonalPrecision(RIDGE), None),
+    "no intercept": (Y, None, DiagonalPrecision(np.ones((K, D))), None),
+    "no prior": (Y, None, DiagonalPrecision(np.zeros((K, D + 1))), None),
+    "centred intercept": (Y, None, DiagonalPrecision(np.full((K, D + 1), 3.0), np.append(X.mean(axis=0), 1.0)), None),
+    "by class, with a mean": (Y, WEIGHTS, DiagonalPrecision(BY_CLASS), MEAN),
+    "strong": (Y, None, DiagonalPrecision(np.full((K, D + 1), 1e6)), None),
+}
+cases = pytest.mark.parametrize("case", CASES)
+
+
+def objectives(case):
+    """The same objective on the device and on the host."""
+    y, c, prior, mean = CASES[case]
+    with jax.enable_x64(True):
+        blocks = DeviceBlocks(jax.device_put(X), y, c, K), MemoryBlocks(X, y, c, K)
+    return [SoftmaxObjective(each, ObservedMoments.of(each, K), prior, mean) for each in blocks]
+
+
+def inverse_hessian(objective, theta):
+    return np.linalg.pinv(objective.hessian(theta), rcond=1e-12, hermitian=True)
+
+
+@cases
+@pytest.mark.parametrize("tol", [1e-8, 1e-13])
+def test_every_point_of_the_path_is_as_numpy_has_it(case, tol):
+    on_device, host = objectives(case)
+    found = on_device.descended(tol)
+    assert found is not None
+    assert len(found.thetas) == len(found.gradients) == len(found.values) == len(found.gaps) < 20
+    for theta, gradient, value in zip(found.thetas, found.gradients, found.values, strict=True):
+        expected = host.value_gradient(theta)
+        assert value == pytest.approx(expected[0], rel=1e-13)
+        np.testing.assert_allclose(gradient, expected[1], atol=1e-11 * N)
+    assert np.all(np.diff(found.values) <= 1e-11 * found.values[0])
+    P = np.asarray(found.probabilities)[:, :N]
+    logits = X @ found.thetas[-1][:, :D].T + (found.thetas[-1][:, D] if found.thetas[-1].shape[1] > D else 0.0)
+    np.testing.assert_allclose(P.T, softmax(logits, axis=1), atol=1e-13)
+
+
+@cases
+@pytest.mark.parametrize("tol", [1e-6, 1e-8, 1e-13])
+def test_the_end_is_within_the_tolerance_and_says_by_how_much(case, tol):
+    on_device, host = objectives(case)
+    found = on_device.descended(tol)
+    theta, gradient = found.thetas[-1], found.gradients[-1]
+    gap = 0.5 * gradient.ravel() @ inverse_hessian(host, theta) @ gradient.ravel()
+    assert gap <= tol * found.values[-1]
+    assert found.gaps[-1] <= tol * found.values[-1]
+    if len(set(found.gaps)) == len(found.gaps) and gap > 1e-14 * found.values[-1]:  # else intercepts moved afterwards
+        assert found.gaps[-1] == pytest.approx(gap, rel=0.2)
+
+
+def test_intercepts_without_a_prior_are_settled():
+    on_device, host = objectives("weighted")
+    found = on_device.descended(1e-6)
+    assert np.abs(found.gradients[-1][:, -1]).max() <= 1e-10 * WEIGHTS.sum()
+    assert host.settle_intercepts(found.thetas[-1]) is found.thetas[-1]
+    assert (
+        host.gap_bound(found.gradients[-1]) >= found.values[-1] - objectives("weighted")[0].descended(1e-14).values[-1]
+    )
+
+
+def test_passes_are_counted_and_nothing_is_asked_twice():
+    on_device, _ = objectives("ridge, free intercept")
+    before = on_device.blocks.n_passes
+    found = on_device.descended(1e-8)
+    assert on_device.blocks.n_passes - before == found.n_passes
+    assert len(found.thetas) <= found.n_passes <= 20
+    value, gradient = on_device.value_gradient(found.thetas[-1])
+    assert (value, gradient) == (found.values[-1], pytest.approx(found.gradients[-1]))
+    assert on_device.blocks.n_passes - before == found.n_passes
+
+
+def test_what_is_kept_belongs_to_the_end():
+    on_device, host = objectives("ridge, free intercept")
+    on_device.value_gradient(np.zeros((K, D + 1)))
+    theta = on_device.descended(1e-8).thetas[-1]
+    V = np.random.default_rng(0).normal(size=theta.shape)
+    np.testing.assert_allclose(on_device.product(theta, V), host.product(theta, V), rtol=1e-9)
+
+
+def test_where_it_does_not_arrive_there_is_none():
+    y = (X[:, 0] > 0.5).astype(int)  # separated, and no prior
+    with jax.enable_x64(True):
+        blocks = DeviceBlocks(jax.device_put(X), y, None, 2)
+    objective = SoftmaxObjective(blocks, ObservedMoments.of(blocks, 2), np.zeros((2, D + 1)))
+    assert objective.descended(1e-8) is None
+    theta = np.ones((2, D + 1))
+    assert objective.value_gradient(theta)[0] == pytest.approx(N * np.log(2))
+
+
+@pytest.mark.parametrize("case", ["ridge, free intercept", "centred intercept", "no intercept"])
+def test_preconditioners_are_inverses(case):
+    _, _, prior, mean = CASES[case]
+    _, host = objectives(case)
+    width = prior.values.shape[1]
+    Q = np.kron(contrasts(K), np.eye(width))
+    theta = 0.1 * np.random.default_rng(3).normal(size=(K, width))
+    R = np.random.default_rng(4).normal(size=(K, width))
+    R -= R.mean(axis=0)
+    with jax.enable_x64(True):
+        all_rows = device.Rows(
+            jax.numpy.asarray(X),
+            None,
+            host.moments,
+            jax.tree.map(jax.numpy.asarray, device.DiagonalPrior(prior.values, prior.centre, mean)),
+        )
+        found = device.whole(all_rows, device.at(all_rows, theta))(R)
+        at_zero = device.at_zero(all_rows)(R)
+    for each, where in ((found, theta), (at_zero, np.zeros_like(theta))):
+        H = Q.T @ host.hessian(where) @ Q
+        expected = (Q @ np.linalg.solve(H, Q.T @ R.ravel())).reshape(R.shape)
+        np.testing.assert_allclose(each, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
+
+
+def test_the_memory_is_that_of_bfgs():
+    """The two loops apply the inverse that the update formula builds, H <- (I - r s y^T) H (I - r y s^T) + r s s^T."""
+    rng = np.random.default_rng(5)
+    A = rng.normal(size=(6, 6))
+    A = A @ A.T + np.eye(6)
+    steps = rng.normal(size=(3, 6))
+    inverse = M = np.diag(rng.uniform(0.5, 2.0, 6))
+    with jax.enable_x64(True):
+        memory = device.Memory(*(jax.numpy.zeros((5, 2, 3)), jax.numpy.zeros((5, 2, 3)), jax.numpy.zeros(5)))
+        here = device.Point(jax.numpy.zeros((2, 3)), 0.0, jax.numpy.zeros((2, 3)), 0.0, None)
+        for s in steps:
+            y = A @ s
+            rho = 1.0 / (s @ y)
+            left = np.eye(6) - rho * np.outer(s, y)
+            inverse = left @ inverse @ left.T + rho * np.outer(s, s)
+            there = here._replace(theta=here.theta + s.reshape(2, 3), gradient=here.gradient + y.reshape(2, 3))
+            memory, here = device.remembered(memory, here, there), there
+        turned = here._replace(theta=here.theta + 1.0, gradient=here.gradient - 1.0)
+        kept = device.remembered(memory, here, turned)
+        g = rng.normal(size=(2, 3))
+        found = device.two_loop(memory, lambda q: (M @ q.ravel()).reshape(2, 3), g)
+    np.testing.assert_allclose(np.ravel(found), inverse @ g.ravel(), rtol=1e-10)
+    assert all((a == b).all() for a, b in zip(kept, memory, strict=True))
