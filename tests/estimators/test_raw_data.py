@@ -24,8 +24,8 @@ def far_away(X):
     return standardised(X) + 1e8
 
 
-def overlapping(N=200, D=3, K=3):
-    rng = np.random.default_rng(5)
+def overlapping(N=200, D=3, K=3, seed=5):
+    rng = np.random.default_rng(seed)
     X = rng.normal(size=(N, D))
     return X, (X @ rng.normal(size=(D, K)) + rng.gumbel(size=(N, K))).argmax(axis=1)
 
@@ -142,3 +142,18 @@ def test_float32_equals_float64_of_the_same_numbers(name):
     np.testing.assert_allclose(
         model.predict_log_proba(single), log_softmax(single @ model.coef_.T + model.intercept_, axis=1), atol=1e-9
     )
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("tol", [1e-8, 1e-10, 1e-13])
+def test_columns_that_say_nothing_new_cost_no_passes_without_a_prior(tol, seed):
+    """Where there is no curvature, rounding is all that a gradient holds: it must not be followed."""
+    X, y = overlapping(50_000, 8, seed=seed)
+    plain = SoftmaxRegression(alpha=0.0, tol=tol).fit(X, y)
+    model = SoftmaxRegression(alpha=0.0, tol=tol).fit(np.c_[X, X[:, :2], np.full(len(X), 3.0)], y)
+    assert model.solution_.status is Status.CONVERGED
+    assert model.solution_.n_passes < 60
+    assert model.solution_.objective == pytest.approx(plain.solution_.objective, rel=max(tol, 1e-13))
+    np.testing.assert_allclose(model.coef_[:, 8:10], model.coef_[:, :2], rtol=1e-6)
+    np.testing.assert_allclose(model.coef_[:, :2] + model.coef_[:, 8:10], plain.coef_[:, :2], rtol=1e-4)
+    assert np.abs(model.coef_[:, 10]).max() < 1e-12

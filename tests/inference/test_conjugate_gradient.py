@@ -116,3 +116,29 @@ def test_no_curvature_is_no_proof_of_an_optimum(H):
     """A decrement of zero would say that J* is reached, while the gradient says that J falls for ever."""
     _, decrement, _ = solve(H, gradient(4))
     assert decrement > 0
+
+
+def inconsistent():
+    """No curvature along the last coordinate but for rounding, and a gradient that has some of it there."""
+    H = np.diag([3.0, 2.0, 1.0, 1e-17])
+    return (lambda V: H @ V), (lambda R: R / np.array([3.0, 2.0, 1.0, 1e-10])), np.array([1e-5, 1e-5, 1e-5, 1e-14])
+
+
+def test_rounding_is_not_followed_where_there_is_no_curvature():
+    product, precondition, g = inconsistent()
+    followed = conjugate_gradient(product, precondition, g, 1e-6, 100)
+    assert np.abs(followed.direction).max() > 100.0
+    step = conjugate_gradient(product, precondition, g, 1e-6, 100, noise=1e-15)
+    np.testing.assert_allclose(step.direction[:3], -g[:3] / [3.0, 2.0, 1.0], rtol=1e-6)
+    assert np.abs(step.direction).max() < 1e-3
+    assert step.decrement == pytest.approx(0.5e-10 * (1 / 3 + 1 / 2 + 1), rel=1e-5)
+
+
+@pytest.mark.parametrize("faint", [True, False])
+def test_no_product_is_made_for_a_gradient_known_to_be_rounding(faint):
+    product, precondition, g = inconsistent()
+    step = conjugate_gradient(product, precondition, 1e-4 * g, 1e-6, 100, noise=1e-15, faint=faint)
+    assert step.n_products == (0 if faint else 1)
+    if faint:
+        assert step.decrement == pytest.approx(0.5e-8 * g @ precondition(g), rel=1e-12)
+        np.testing.assert_allclose(step.direction, -1e-4 * precondition(g))

@@ -119,6 +119,9 @@ class Quadratic:
     def separated(self, theta, direction):
         return None
 
+    def least_gap(self, gradient):
+        return 0.5 * float(np.vdot(gradient, gradient)) / np.linalg.eigvalsh(self.hessian(None))[-1]
+
     def batch_gradients(self, size, rng):
         return iter([lambda theta: self.value_gradient(theta)[1] - self.precision * theta] * (self.n_rows // size))
 

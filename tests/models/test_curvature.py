@@ -127,6 +127,9 @@ def test_the_gap_bound_is_that_of_the_prior(precision, mean):
         step = np.linalg.solve(problem.hessian(best), problem.value_gradient(best)[1].ravel())
         best = best - step.reshape(theta.shape) / (1 + np.linalg.norm(step) / 4)
     assert problem.value_gradient(theta)[0] - problem.value_gradient(best)[0] <= bound
+    for at in (theta, 100.0 * theta, best + 1e-3):  # and from below, wherever the gradient is taken
+        value, g = problem.value_gradient(at)
+        assert 0 < problem.least_gap(g) <= value - problem.value_gradient(best)[0]
 
 
 @layouts

@@ -31,18 +31,24 @@ def conjugate_gradient(
     rtol: float,
     max_products: int,
     enough: float = 0.0,
+    noise: float = 0.0,
+    faint: bool = False,
 ) -> NewtonStep:
     """Solve H d = -g until the residual has fallen by `rtol` in the preconditioner's norm, or to `enough`.
 
     The quadratic model falls by 1/2 alpha_i r_i^T z_i in step i; those sum to 1/2 g^T H^{-1} g from below. What is
-    left of it is about 1/2 r^T z, which need not fall below `enough`.
+    left of it is about 1/2 r^T z, which need not fall below `enough`. Below `noise` it is rounding, which may point
+    where there is no curvature: products would only magnify it. No product is made at all if the gradient is `faint`
+    and 1/2 r^T z is no more than noise from the start; the preconditioner alone may be wrong about that.
     """
     direction = np.zeros_like(gradient)
     residual = -gradient
     z = precondition(residual)
     search = z
     rz = float(np.vdot(residual, z))
-    stop = max(rtol * rtol * rz, 2.0 * enough)
+    if faint and 0.5 * rz <= noise:
+        return NewtonStep(z, 0.5 * max(rz, 0.0), 0)
+    stop = max(rtol * rtol * rz, 2.0 * enough, 2.0 * noise)
     decrement = 0.0
     n = 0
     while (rz > stop or n == 0) and rz > 0 and n < max_products:

@@ -21,6 +21,8 @@ EXACT_PARAMETERS = 100
 EXACT_FLOPS = 2e7
 _THOROUGH = 1e7
 """Parameters times rows up to which a last step is taken, and solved for to many digits: it costs little."""
+_ROUNDING = 1e-15
+"""Share of J below which a decrement says nothing."""
 _LAST_STEPS = 4
 """Steps still taken once separation is proven, so that the parameters returned do separate the classes."""
 
@@ -69,7 +71,7 @@ class Newton(Solver):
             if exact:
                 step = newton_step(problem, theta, gradient)
             else:
-                step = self._solve(problem, theta, gradient, precondition, rtol, 0.05 * tol * abs(value))
+                step = self._solve(problem, theta, gradient, precondition, rtol, value, 0.05 * tol)
             if step.flat:  # so far out that the curvature says nothing
                 step = NewtonStep(-(d := precondition.safe()(gradient)), 0.5 * float(np.vdot(gradient, d)), 1)
             gap = step.decrement
@@ -80,11 +82,11 @@ class Newton(Solver):
                 separated -= 1
                 if separated == 0:
                     return Status.SEPARATED
-            elif gap <= max(tol, 1e-15) * abs(value):
+            elif gap <= max(tol, _ROUNDING) * abs(value):
                 if not thorough:
                     return Status.CONVERGED
                 if not exact:
-                    step = self._solve(problem, theta, gradient, precondition, 1e-5, 0.0)
+                    step = self._solve(problem, theta, gradient, precondition, 1e-5, value, 0.0)
                 found = line_search(problem.value_gradient, theta, value, gradient, step.direction, flat=0.5)
                 if found is None:
                     return Status.CONVERGED
@@ -92,7 +94,7 @@ class Newton(Solver):
                 left = 0.5 * float(np.vdot(gradient, (step.inverse or precondition.apply)(gradient)))
                 yield Iterate(theta, value, gradient, min(gap, left))
                 # a step that leaves much of the decrement was no end but one of many along a tail of the likelihood
-                if left <= max(0.05 * gap, 1e-15 * abs(value)):
+                if left <= max(0.05 * gap, _ROUNDING * abs(value)):
                     return Status.CONVERGED
                 last = gap
                 continue
@@ -113,6 +115,7 @@ class Newton(Solver):
         gradient: np.ndarray,
         precondition: Precondition,
         rtol: float,
+        value: float,
         enough: float,
     ) -> NewtonStep:
         step = conjugate_gradient(
@@ -121,7 +124,8 @@ class Newton(Solver):
             gradient,
             rtol,
             self.max_products,
-            enough,
+            enough * abs(value),
+            *_noise(problem, value, gradient),
         )
         precondition.learn(step.n_products, rtol)
         return step
@@ -132,7 +136,14 @@ def newton_direction(problem: CurvedProblem, theta: np.ndarray, gradient: np.nda
     if forms_hessian(problem):
         return newton_step(problem, theta, gradient)
     precondition = Precondition(problem).at(theta)
-    return conjugate_gradient(lambda V: problem.product(theta, V), precondition, gradient, 0.1, 200)
+    noise = _noise(problem, problem.value_gradient(theta)[0], gradient)
+    return conjugate_gradient(lambda V: problem.product(theta, V), precondition, gradient, 0.1, 200, 0.0, *noise)
+
+
+def _noise(problem: CurvedProblem, value: float, gradient: np.ndarray) -> tuple[float, bool]:
+    """The decrement below which there is rounding and no more, and whether the gradient proves no larger one."""
+    noise = _ROUNDING * abs(value)
+    return noise, problem.least_gap(gradient) <= noise
 
 
 def newton_decrement(problem: CurvedProblem, theta: np.ndarray, gradient: np.ndarray) -> float:
