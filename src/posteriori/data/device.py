@@ -32,6 +32,7 @@ _KEPT_BYTES = 8 << 30
 """Most memory for probabilities kept between passes."""
 _MOST_PARAMETERS = 4000
 """Whose Hessian is factored on the device."""
+_HANDY_ROWS = 32_768
 _LARGE = 400
 """Side of a matrix that is better factored on the device."""
 _FEW_LABELS = 1024
@@ -250,8 +251,8 @@ class DeviceBlocks:
 
     @property
     def handy_rows(self) -> int:
-        """A thirty-second of the rows: on a card, calls cost more than a pass over so few."""
-        return self.n_rows // 32
+        """A thirty-second of the rows, or as many as a card visits in no time: a call costs more."""
+        return max(self.n_rows // 32, min(self.n_rows // 4, _HANDY_ROWS))
 
     def map_sum(
         self, kernel: Callable[..., Any], *params: Any, rows: list[Any] | None = None, coarse: bool = False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posteriori.inference.lbfgs import LBFGS
-from posteriori.inference.newton import Newton, forms_hessian
+from posteriori.inference.newton import Newton, ends_with_a_full_step, forms_hessian
 from posteriori.inference.precondition import Precondition
 from posteriori.inference.problem import SampledProblem
 from posteriori.inference.solution import Iterate, Status, Steps, run
@@ -33,11 +33,14 @@ class Automatic(Solver):
         if problem.start_rows < problem.n_rows and not theta.any():
             if (found := problem.descended(tol)) is not None:
                 yield from map(Iterate, found.thetas, found.values, found.gradients, found.gaps)
-                return Status.CONVERGED
-            theta, precondition, interrupted = _sample_start(problem, theta, precondition)
-            if interrupted:
-                yield Iterate(theta, *problem.value_gradient(theta))
-                raise KeyboardInterrupt
+                theta = found.thetas[-1]
+                if found.converged and not ends_with_a_full_step(problem):
+                    return Status.CONVERGED
+            else:
+                theta, precondition, interrupted = _sample_start(problem, theta, precondition)
+                if interrupted:
+                    yield Iterate(theta, *problem.value_gradient(theta))
+                    raise KeyboardInterrupt
         if not forms_hessian(problem):
             theta = yield from _quasi_newton(problem, theta, tol, precondition)
         return (yield from Newton().steps(problem, theta, tol, precondition))

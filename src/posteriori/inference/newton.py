@@ -14,7 +14,7 @@ from posteriori.inference.solution import Iterate, Status, Steps
 from posteriori.inference.solver import Solver
 from posteriori.maths.linalg import factored_spd
 
-__all__ = ["Newton", "forms_hessian", "newton_decrement", "newton_direction", "newton_step"]
+__all__ = ["Newton", "ends_with_a_full_step", "forms_hessian", "newton_decrement", "newton_direction", "newton_step"]
 
 EXACT_PARAMETERS = 100
 """Up to this many parameters "auto" forms the Hessian: it costs less than the products it saves."""
@@ -65,7 +65,7 @@ class Newton(Solver):
         value, gradient = problem.value_gradient(theta)
         if not np.isfinite(value):
             yield Iterate(theta, value, gradient)
-        thorough = exact or theta.size * problem.n_rows <= _THOROUGH
+        thorough = exact or ends_with_a_full_step(problem)
         rtol, last, separated = 0.3, np.inf, 0
         while True:
             if exact:
@@ -155,6 +155,11 @@ def forms_hessian(problem: CurvedProblem) -> bool:
     """Whether forming the Hessian costs less than the products it saves."""
     size = problem.shape[0] * problem.shape[1]
     return size <= EXACT_PARAMETERS and problem.n_rows * size * size <= EXACT_FLOPS
+
+
+def ends_with_a_full_step(problem: CurvedProblem) -> bool:
+    """Whether a last step, beyond the tolerance, costs next to nothing."""
+    return problem.shape[0] * problem.shape[1] * problem.n_rows <= _THOROUGH
 
 
 def newton_step(problem: CurvedProblem, theta: np.ndarray, gradient: np.ndarray) -> NewtonStep:

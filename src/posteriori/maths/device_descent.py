@@ -39,7 +39,9 @@ from posteriori.maths.pairs import contrasts
 __all__ = ["DiagonalPrior", "descent"]
 
 _STEPS = 24
-"""Most steps."""
+"""Most steps over all rows."""
+_SAMPLE_STEPS = 200
+"""Most steps over the sample, which cost little; they are not remembered."""
 _MEMORY = 5
 """Pairs of steps and gradient differences kept."""
 _PRODUCTS = 100
@@ -153,17 +155,13 @@ def _descent(
     (K, width), D = moments.shape, X.shape[1]
     Xs, Ys, cs = drawn(X, Y, c, _SEED, n_sample, n_all)
     sample = Rows(Xs, cs, observed_moments(Xs, Ys, cs, K)[0][:, :width], prior)
-    rough = 0.1 * moments.size / n_sample  # the optimum of the sample is about K D / 2 nats from that of all
-    start = quasi_newton(sample, at_zero(sample), jnp.zeros(moments.shape), rough, certain=False)
+    rough = 0.01 * moments.size / n_sample  # the optimum of the sample is about K D / 2 nats from that of all
+    start = quasi_newton(sample, at_zero(sample), jnp.zeros(moments.shape), rough, most=_SAMPLE_STEPS, certain=False)
     rows = Rows(X, c, moments, prior)
-    end = quasi_newton(rows, whole(sample, start.now), start.now.theta, tol, certain=True)
+    end = quasi_newton(rows, whole(sample, start.now), start.now.theta, tol, most=_STEPS, certain=True)
     if width > D:
         end = lax.cond((prior.values[:, -1] == 0).all(), partial(settled, rows), lambda end: end, end)
-    total = n_all if c is None else c.sum()
-    origin = jnp.zeros(moments.shape) if prior.mean is None else -prior.mean
-    at_start = total * np.log(K) + 0.5 * jnp.vdot(times(prior, origin), origin)
-    converged = end.converged & (end.now.value <= at_start)
-    numbers = jnp.stack([converged, end.now.log_partition, end.n_steps, end.n_passes]).astype(float)
+    numbers = jnp.stack([end.converged, end.now.log_partition, end.n_steps, end.n_passes]).astype(float)
     thetas, gradients, values, gaps = end.path
     return jnp.concatenate([numbers, values, gaps, thetas.ravel(), gradients.ravel()]), end.now.P
 
@@ -242,14 +240,17 @@ def across(R: jax.Array, prior: DiagonalPrior, apply: Apply) -> jax.Array:
     """Apply to deviations from the mean over classes, and the prior alone to the mean."""
     mean = R.mean(axis=0)
     held = mean_precision(prior).diagonal()
+    felt = (held > 0) & (
+        jnp.abs(mean) > 1e-12 * jnp.abs(R).max(axis=0)
+    )  # less is rounding, as no likelihood pulls there
     Z = apply(R - mean)
-    return Z - Z.mean(axis=0) + jnp.where(held > 0, mean / jnp.where(held > 0, held, 1.0), 0.0)
+    return Z - Z.mean(axis=0) + jnp.where(felt, mean / jnp.where(felt, held, 1.0), 0.0)
 
 
 # The descent
 
 
-def quasi_newton(rows: Rows, apply: Apply, theta: jax.Array, tol: Any, *, certain: bool) -> State:
+def quasi_newton(rows: Rows, apply: Apply, theta: jax.Array, tol: Any, *, most: int, certain: bool) -> State:
     """L-BFGS in the metric of a preconditioner until the gap is within tol * |J|, or no step leads further down.
 
     If it is to be `certain`, the gap is the Newton decrement at the end, and else L-BFGS's own estimate.
@@ -270,7 +271,7 @@ def quasi_newton(rows: Rows, apply: Apply, theta: jax.Array, tol: Any, *, certai
     )
 
     def going(state: State) -> jax.Array:
-        return ~state.converged & ~state.stuck & (state.n_steps < _STEPS)
+        return ~state.converged & ~state.stuck & (state.n_steps < most)
 
     def step(state: State) -> State:
         now, size = state.now, jnp.abs(state.now.value)

@@ -72,6 +72,8 @@ class ObservedMoments:
 
 _CANCELLED = 1e-5
 """Share of the sum of log-partitions below which the loss is summed row by row, to keep its digits."""
+_STALE = 0.1
+"""Share of the slope that a step may leave before curvature is looked at again: that is a pass."""
 _ROUNDING = 64.0 * np.finfo(float).eps
 _SLOPE_ROWS = 20_000
 """Rows from which the slope of the log-determinant is taken."""
@@ -150,19 +152,25 @@ class SoftmaxObjective:
         return float(value), gradient
 
     def descended(self, tol: float) -> Descent | None:
-        """The optimum by Newton's method in one call, where the rows offer it and it arrives."""
+        """The way from zero to the optimum in one call, where the rows offer it; None too if it led nowhere."""
         descend, prior = self.blocks.descend, self.prior
         if descend is None or self._probs is None or not isinstance(prior, DiagonalPrecision):
             return None
         self._last = None  # what was kept of it gives way
         found = descend(self.moments, prior.values, prior.centre, self.mean, tol, self.start_rows, self._probs)
-        if found is None or not found.converged:
+        if found is None or not found.values[-1] <= self._at_zero:
             return None
         theta = found.thetas[-1]
         if found.log_partition - np.vdot(theta, self.moments) < _CANCELLED * abs(found.log_partition):
             return None
         self._last = theta, found.values[-1], found.gradients[-1]
         return found
+
+    @property
+    def _at_zero(self) -> float:
+        """J where all parameters are zero, and all classes as likely."""
+        centred = np.zeros(self.shape) if self.mean is None else -self.mean
+        return self.total_weight * np.log(self.shape[0]) + 0.5 * float(np.vdot(self.prior.times(centred), centred))
 
     def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
         """H V at theta, without H."""
@@ -333,16 +341,19 @@ class SoftmaxObjective:
             return None
         # a slope left in the intercepts shows in the weights' gradient too, multiplied by the features
         small = 1e-10 / (1.0 + np.abs(self.observed.mean).max()) * sizes.sum()
-        slope = np.abs(self.value_gradient(theta)[1][:, -1]).max()
+        slope, A = np.abs(self.value_gradient(theta)[1][:, -1]).max(), None
         for _ in range(8):
             if slope <= small:
                 break
-            A = self.blocks.map_sum(kernels.class_mixing, theta, rows=self._rows(theta))
+            if A is None:
+                A = self.blocks.map_sum(kernels.class_mixing, theta, rows=self._rows(theta))
             moved = theta.copy()
             moved[:, -1] -= np.linalg.lstsq(A, self.value_gradient(theta)[1][:, -1])[0]
             moved_slope = np.abs(self.value_gradient(moved)[1][:, -1]).max()
             if not moved_slope < slope:
                 break  # rounding, or too far away
+            if moved_slope > _STALE * slope:
+                A = None
             theta, slope = moved, moved_slope
         return theta if slope <= max(small, 1e-11 * sizes.sum()) else None
 
