@@ -273,14 +273,17 @@ def test_a_matrix_is_factored_wherever_that_is_quicker(side):
             blocks.cholesky(M)
 
 
-def test_only_few_parameters_are_solved_for_in_one_call(monkeypatch):
+def test_only_few_parameters_of_not_too_many_rows_are_solved_for_in_one_call(monkeypatch):
     on_device, in_memory = both(4099)
     assert in_memory.descend is None
-    moments, _ = on_device.map_sum(kernels.observed_moments, K)
+    moments, squares = on_device.map_sum(kernels.observed_moments, K)
     options = np.ones((K, 5)), None, None, 1e-8, 1000, [device.Kept()]
-    assert on_device.descend(moments, *options).converged
-    monkeypatch.setattr(device, "_MOST_PARAMETERS", 14)
-    assert on_device.descend(moments, *options) is None
+    assert on_device.descend(moments, squares, *options).converged
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "_MOST_PARAMETERS", 14)
+        assert on_device.descend(moments, squares, *options) is None
+    monkeypatch.setattr(device, "_KEPT_BYTES", 4 * 8 * 4099 * K - 1)  # four copies of the probabilities
+    assert on_device.descend(moments, squares, *options) is None
 
 
 def test_no_gpu(monkeypatch):

@@ -228,3 +228,14 @@ def test_the_bound_is_that_of_the_posterior_even_where_steps_have_not_settled(ma
     found = fitted(problem, max_iter=max_iter)
     assert not found.converged
     assert bound_and_slope(problem, found.posterior, 128)[0] >= found.bound - 0.01 - 2e-3 * abs(found.bound)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_bound_is_that_of_the_posterior_after_short_steps_too(seed):
+    rng = np.random.default_rng(seed)
+    K, D = int(rng.integers(2, 5)), int(rng.integers(1, 5))
+    X, y = small(K, D, N=30, size=rng.uniform(1.0, 20.0), seed=seed)
+    y[:K] = np.arange(K)
+    problem = objective(X, y, np.full((K, D + 1), 10.0 ** rng.uniform(-3, 0)))
+    found = fitted(problem)
+    assert bound_and_slope(problem, found.posterior, 128)[0] >= found.bound - 0.01 - 2e-3 * abs(found.bound)

@@ -9,6 +9,7 @@ jax = pytest.importorskip("jax")
 from posteriori.data.device import DeviceBlocks  # noqa: E402
 from posteriori.data.memory import MemoryBlocks  # noqa: E402
 from posteriori.maths import device_descent as device  # noqa: E402
+from posteriori.maths import device_kernels  # noqa: E402
 from posteriori.maths.pairs import contrasts  # noqa: E402
 from posteriori.models.precision import DiagonalPrecision  # noqa: E402
 from posteriori.models.softmax import ObservedMoments, SoftmaxObjective  # noqa: E402
@@ -27,7 +28,6 @@ X, Y = rows()
 WEIGHTS = np.random.default_rng(1).uniform(0.0, 2.0, N)
 SOFT = 0.9 * np.eye(K)[Y] + 0.1 / K
 RIDGE = np.append(np.ones((K, D)), np.zeros((K, 1)), axis=1)
-BY_CLASS = np.outer([0.5, 1.0, 2.0, 4.0], np.ones(D + 1))
 MEAN = np.random.default_rng(2).normal(size=(K, D + 1))
 
 CASES = {
@@ -37,7 +37,7 @@ CASES = {
     "no intercept": (Y, None, DiagonalPrecision(np.ones((K, D))), None),
     "no prior": (Y, None, DiagonalPrecision(np.zeros((K, D + 1))), None),
     "centred intercept": (Y, None, DiagonalPrecision(np.full((K, D + 1), 3.0), np.append(X.mean(axis=0), 1.0)), None),
-    "by class, with a mean": (Y, WEIGHTS, DiagonalPrecision(BY_CLASS), MEAN),
+    "with a mean": (Y, WEIGHTS, DiagonalPrecision(np.full((K, D + 1), 2.0)), MEAN),
     "strong": (Y, None, DiagonalPrecision(np.full((K, D + 1), 1e6)), None),
 }
 cases = pytest.mark.parametrize("case", CASES)
@@ -114,6 +114,78 @@ def test_what_is_kept_belongs_to_the_end():
     np.testing.assert_allclose(on_device.product(theta, V), host.product(theta, V), rtol=1e-9)
 
 
+def test_no_tolerance_at_all_is_that_of_rounding():
+    on_device, host = objectives("ridge, free intercept")
+    found = on_device.descended(0.0)
+    assert found.converged
+    assert host.least_gap(found.gradients[-1]) <= 1e-15 * found.values[-1]
+
+
+def test_classes_that_the_prior_tells_apart_are_left_to_the_host():
+    blocks = objectives("ridge, free intercept")[0].blocks
+    prior = np.outer([1e4, 1e-3, 1e-3, 1e-3], np.ones(D + 1))
+    assert SoftmaxObjective(blocks, ObservedMoments.of(blocks, K), prior).descended(1e-8) is None
+
+
+def test_a_column_that_the_sample_never_saw_is_not_forgotten():
+    """Without a prior, a coefficient whose curvature nobody knows would stay at zero, and the end be called one."""
+    rare = np.zeros(N)
+    drawn = sampled_rows()
+    others = np.setdiff1d(np.arange(N), drawn)
+    for k, count in enumerate((3, 5, 9, 15)):  # of every class, so that there is an optimum
+        rare[others[Y[others] == k][:count]] = 1.0
+    assert rare[drawn].sum() == 0 < rare.sum()
+    Z = np.c_[X, rare]
+    with jax.enable_x64(True):
+        blocks = DeviceBlocks(jax.device_put(Z), Y, None, K)
+    on_device = SoftmaxObjective(blocks, ObservedMoments.of(blocks, K), np.zeros((K, D + 2)))
+    in_memory = MemoryBlocks(Z, Y, None, K)
+    host = SoftmaxObjective(in_memory, ObservedMoments.of(in_memory, K), np.zeros((K, D + 2)))
+    found = on_device.descended(1e-8)
+    theta, gradient = found.thetas[-1], found.gradients[-1]
+    assert found.converged
+    assert 0.5 * gradient.ravel() @ inverse_hessian(host, theta) @ gradient.ravel() <= 1e-8 * found.values[-1]
+    assert np.abs(theta[:, D]).max() > 0.1
+
+
+def sampled_rows():
+    """Numbers of the rows that a descent over N rows begins with."""
+    with jax.enable_x64(True):
+        blocks = DeviceBlocks(jax.device_put(np.arange(N, dtype=float)[:, None]), Y, None, K)
+        n_sample = device_kernels.rounded(max(2048, blocks.handy_rows))
+        numbers, _, _ = device_kernels.drawn(blocks.X, blocks.Y, blocks.c, device._SEED, n_sample, N)
+    return np.asarray(numbers)[:, 0].astype(int)
+
+
+@pytest.mark.parametrize("heavy", [1, 3])
+def test_steps_that_lead_nowhere_are_not_taken(heavy):
+    """Rows with such tails that a sample knows little: J never rises on the way, wherever it ends."""
+    Z = np.random.default_rng(6).standard_t(1.0, size=(N, D)) ** heavy
+    y = (Z @ np.random.default_rng(7).normal(size=(D, 3)) + np.random.default_rng(8).gumbel(size=(N, 3))).argmax(axis=1)
+    with jax.enable_x64(True):
+        blocks = DeviceBlocks(jax.device_put(Z), y, None, 3)
+    observed = ObservedMoments.of(blocks, 3)
+    prior = np.append(np.full((3, D), 1e-3), np.zeros((3, 1)), axis=1)
+    rows_kept = blocks.row_buffers(3)
+    found = blocks.descend(observed.moments, observed.squares, prior, None, None, 1e-8, 3000, rows_kept)
+    assert np.all(np.diff(found.values) <= 1e-11 * np.abs(found.values[0]))
+    assert np.isfinite(found.thetas[-1]).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 60])
+def test_classes_few_and_many(n_classes):
+    rng = np.random.default_rng(9)
+    Z = rng.normal(size=(N, 3))
+    y = (2.0 * Z @ rng.normal(size=(3, n_classes)) + rng.gumbel(size=(N, n_classes))).argmax(axis=1)
+    prior = np.append(np.ones((n_classes, 3)), np.zeros((n_classes, 1)), axis=1)
+    with jax.enable_x64(True):
+        blocks = DeviceBlocks(jax.device_put(Z), y, None, n_classes), MemoryBlocks(Z, y, None, n_classes)
+    on_device, host = (SoftmaxObjective(each, ObservedMoments.of(each, n_classes), prior) for each in blocks)
+    found = on_device.descended(1e-8)
+    gradient = found.gradients[-1].ravel()
+    assert 0.5 * gradient @ inverse_hessian(host, found.thetas[-1]) @ gradient <= 1e-8 * found.values[-1]
+
+
 def test_where_it_does_not_arrive_there_is_none():
     y = (X[:, 0] > 0.5).astype(int)  # separated, and no prior
     with jax.enable_x64(True):
@@ -140,7 +212,7 @@ def test_preconditioners_are_inverses(case):
             host.moments,
             jax.tree.map(jax.numpy.asarray, device.DiagonalPrior(prior.values, prior.centre, mean)),
         )
-        found = device.whole(all_rows, device.at(all_rows, theta))(R)
+        found = device.whole(all_rows, device.at(all_rows, theta), jax.numpy.zeros(D))(R)
         at_zero = device.at_zero(all_rows)(R)
     for each, where in ((found, theta), (at_zero, np.zeros_like(theta))):
         H = Q.T @ host.hessian(where) @ Q

@@ -33,6 +33,7 @@ _KEPT_BYTES = 8 << 30
 _MOST_PARAMETERS = 4000
 """Whose Hessian is factored on the device."""
 _HANDY_ROWS = 32_768
+"""Visited in no more time than a call takes."""
 _LARGE = 400
 """Side of a matrix that is better factored on the device."""
 _FEW_LABELS = 1024
@@ -274,6 +275,7 @@ class DeviceBlocks:
     def descend(
         self,
         moments: np.ndarray,
+        squares: np.ndarray,
         precisions: np.ndarray,
         centre: np.ndarray | None,
         mean: np.ndarray | None,
@@ -281,14 +283,14 @@ class DeviceBlocks:
         n_sample: int,
         rows: list[Any],
     ) -> Descent | None:
-        """Newton's method as one program on the device; None for so many parameters that their Hessian is too large."""
+        """A descent in one program on the device; None if the Hessian, or four copies of P, would be too large."""
         from posteriori.maths import device_descent
 
-        if moments.size > _MOST_PARAMETERS:
+        if moments.size > _MOST_PARAMETERS or 4 * 8 * self.n_rows * self.n_classes > _KEPT_BYTES:
             return None
         prior = device_descent.DiagonalPrior(precisions, centre, mean)
         sizes = _kernels().rounded(n_sample), self.n_rows
-        found = _run(device_descent.descent, self.X, self.Y, self.c, moments, prior, tol, *sizes)
+        found = _run(device_descent.descent, self.X, self.Y, self.c, moments, squares, prior, tol, *sizes)
         self.n_passes += found.n_passes
         rows[0].P = found.probabilities
         return found
@@ -297,7 +299,8 @@ class DeviceBlocks:
         """Of a large matrix on the device, of a small one on the host: the way there takes as long as many rows."""
         if len(M) < _LARGE:
             return cholesky(M)
-        L = _fetch(_run(_kernels().cholesky, M))
+        device = next(iter(self.X.devices()))
+        L = _fetch(_run(lambda: _kernels().cholesky(_jax().device_put(M, device))))
         if not np.isfinite(L[-1, -1]):
             raise np.linalg.LinAlgError("The matrix is not positive definite.")
         return L

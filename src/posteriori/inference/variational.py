@@ -43,7 +43,7 @@ class Variational:
         far would lower the bound.
     converged : bool
     n_iter : int
-        Passes with averages.
+        Passes with averages, before the one that may judge the last step.
     """
 
     posterior: FullPosterior
@@ -87,8 +87,9 @@ def variational(
             H, posterior, now = H_next, proposed, found
     # the precision that goes with the averages exactly: each row's share in it is then known
     last = full_posterior(problem, posterior.mean, now.curvature)
-    if idle < 2 and _terms(problem, last, R, log_det_R, nodes).bound < now.bound - _slack(now.bound):
-        last = posterior  # a full step from here leads astray
+    short = idle < 2 or rho < 0.2  # full steps have not been seen to settle: this one may lead astray
+    if short and not _terms(problem, last, R, log_det_R, nodes).bound >= now.bound - _slack(now.bound):
+        last = posterior  # whose precision the rows share only nearly so
     return Variational(last, now.bound, posterior, idle == 2, n_iter)
 
 

@@ -45,14 +45,14 @@ def reads_labels(kernel: Callable[..., Any]) -> bool:
 
 @dataclass(frozen=True)
 class Descent:
-    """Newton's method over all rows, done where they lie.
+    """A descent over all rows, done where they lie.
 
     Attributes
     ----------
     thetas, gradients : list of ndarray (K, D')
         Of all steps; the last is the end.
     values, gaps : list of float
-        J, and the decrement 1/2 g^T H^{-1} g.
+        J, and estimates of J - J*; if it converged, the last is the decrement 1/2 g^T H^{-1} g.
     converged : bool
         Whether the last decrement is within the tolerance.
     log_partition : float
@@ -100,11 +100,11 @@ class Blocks(Protocol):
 
     @property
     def descend(self) -> Callable[..., Descent | None] | None:
-        """Newton's method for softmax regression as one call, where the way to the rows and back costs more than it.
+        """Softmax regression solved in one call, where the way to the rows and back costs more than a pass.
 
-        ``descend(moments, precisions, centre, mean, tol, n_sample, rows)``: from zero, by way of a sample of rows, with
-        the prior of `DiagonalPrecision(precisions, centre)` about the mean. The probabilities at the end are left in
-        the buffers `rows`. None, or a result of None, where there is no such thing.
+        ``descend(moments, squares, precisions, centre, mean, tol, n_sample, rows)``: from zero, by way of a sample of
+        rows, with the prior of `DiagonalPrecision(precisions, centre)`, alike for all classes, about the mean. The
+        probabilities at the end are left in the buffers `rows`. None, or a result of None, where there is none such.
         """
 
     def cholesky(self, M: np.ndarray) -> np.ndarray:

@@ -52,6 +52,8 @@ _PATH = _STEPS + 2
 """Points remembered: the start, the steps, and the end with its intercepts settled."""
 _SHORTEST = 1e-4
 """Of the steps tried along a direction."""
+_NOTHING = 1e-15
+"""Share of J below which a gap says nothing, as in `inference.newton`."""
 _ARMIJO, _ROUNDING = 1e-4, 1e-11
 """As in `inference.line_search`."""
 _SEED = 20260214
@@ -116,13 +118,14 @@ def descent(
     Y: jax.Array,
     c: jax.Array | None,
     moments: np.ndarray,
+    squares: np.ndarray,
     prior: DiagonalPrior,
     tol: float,
     n_sample: int,
     n_all: int,
 ) -> Descent:
     """From zero to the optimum: that of `n_sample` of the first `n_all` rows first, then of all."""
-    found, P = _descent(X, Y, c, moments, prior, tol, n_sample, n_all)
+    found, P = _descent(X, Y, c, moments, squares, prior, tol, n_sample, n_all)
     numbers, values, gaps, thetas, gradients = np.split(
         np.array(found), np.cumsum([4, _PATH, _PATH, _PATH * moments.size])
     )
@@ -146,6 +149,7 @@ def _descent(
     Y: jax.Array,
     c: jax.Array | None,
     moments: jax.Array,
+    squares: jax.Array,
     prior: DiagonalPrior,
     tol: float,
     n_sample: int,
@@ -154,11 +158,13 @@ def _descent(
     """All that the host needs in one array, for one way there; and P."""
     (K, width), D = moments.shape, X.shape[1]
     Xs, Ys, cs = drawn(X, Y, c, _SEED, n_sample, n_all)
-    sample = Rows(Xs, cs, observed_moments(Xs, Ys, cs, K)[0][:, :width], prior)
+    sample_moments, seen = observed_moments(Xs, Ys, cs, K)
+    sample = Rows(Xs, cs, sample_moments[:, :width], prior)
+    unseen = jnp.where(seen < 0.5 * squares, squares - seen, 0.0)  # of columns that are zero in most rows
     rough = 0.01 * moments.size / n_sample  # the optimum of the sample is about K D / 2 nats from that of all
     start = quasi_newton(sample, at_zero(sample), jnp.zeros(moments.shape), rough, most=_SAMPLE_STEPS, certain=False)
     rows = Rows(X, c, moments, prior)
-    end = quasi_newton(rows, whole(sample, start.now), start.now.theta, tol, most=_STEPS, certain=True)
+    end = quasi_newton(rows, whole(sample, start.now, unseen), start.now.theta, tol, most=_STEPS, certain=True)
     if width > D:
         end = lax.cond((prior.values[:, -1] == 0).all(), partial(settled, rows), lambda end: end, end)
     numbers = jnp.stack([end.converged, end.now.log_partition, end.n_steps, end.n_passes]).astype(float)
@@ -207,16 +213,24 @@ def at_zero(rows: Rows) -> Apply:
     return lambda R: across(R, rows.prior, lambda Z: Z @ inverse)
 
 
-def whole(rows: Rows, now: Point) -> Apply:
-    """Inverse of the Hessian of these rows."""
+def whole(rows: Rows, now: Point, unseen: jax.Array) -> Apply:
+    """Inverse of the Hessian of these rows, which know nothing of sums of squares `unseen` (D,) of others.
+
+    Without the prior, H has blocks -G_kl for pairs of classes; those of one class make each row of blocks sum to zero.
+    """
     K, width = rows.moments.shape
-    Q = jnp.asarray(contrasts(K))
     k, m = np.triu_indices(K, 1)
-    differences = Q[k] - Q[m]
     grams = pair_grams(rows.X, None, rows.c, now.theta, now.P)
-    H = jnp.einsum("pi,pj,pde->idje", differences, differences, grams)
+    blocks = jnp.zeros((K, K, width, width)).at[k, m].set(-grams).at[m, k].set(-grams)
+    blocks = blocks.at[np.arange(K), np.arange(K)].set(-blocks.sum(axis=1))
+    Q = jnp.asarray(contrasts(K))
+    H = jnp.einsum("ki,klde,lj->idje", Q, blocks, Q)
     i = np.arange(K - 1)
     H = H.at[i, :, i, :].add(mean_precision(rows.prior))
+    spread = Q.T @ class_mixing(rows.X, None, rows.c, now.theta, now.P) @ Q
+    share = spread.diagonal() / (len(rows.X) if rows.c is None else rows.c.sum())  # curvature of a row, on average
+    d = np.arange(len(unseen))
+    H = H.at[i[:, None], d, i[:, None], d].add(share[:, None] * unseen)
     inverse = inverse_spd(H.reshape((K - 1) * width, -1))
     return lambda R: across(R, rows.prior, lambda Z: Q @ (inverse @ (Q.T @ Z).ravel()).reshape(K - 1, width))
 
@@ -262,7 +276,7 @@ def quasi_newton(rows: Rows, apply: Apply, theta: jax.Array, tol: Any, *, most: 
         now=now,
         memory=Memory(none, none, jnp.zeros(_MEMORY)),
         gap=jnp.array(jnp.inf),
-        target=jnp.asarray(tol, dtype=float),
+        target=jnp.maximum(tol, _NOTHING),
         converged=jnp.array(False),
         stuck=~jnp.isfinite(now.value),
         n_steps=0,
@@ -282,7 +296,7 @@ def quasi_newton(rows: Rows, apply: Apply, theta: jax.Array, tol: Any, *, most: 
             gap, n = lax.cond(near, lambda: decrement(rows, now, apply, 0.05 * tol * size), lambda: (own, 0))
         else:
             gap, n = own, 0
-        there = near & (gap <= jnp.maximum(tol, 1e-15) * size)
+        there = near & (gap <= jnp.maximum(tol, _NOTHING) * size)
         found, n_trials, passed = lax.cond(
             there, lambda: (now, 0, jnp.array(True)), lambda: line_search(rows, now, direction)
         )
@@ -330,13 +344,13 @@ def recorded(path: tuple[jax.Array, ...], i: Any, now: Point, gap: Any) -> tuple
 
 
 def decrement(rows: Rows, now: Point, apply: Apply, enough: Any) -> tuple[jax.Array, Any]:
-    """1/2 g^T H^{-1} g by conjugate gradients as `inference.conjugate_gradient`, and the products it took.
+    """1/2 g^T H^{-1} g by conjugate gradients, and the products it took; infinite where there is no curvature.
 
-    What is left of it when they end is estimated too. Infinite where there is no curvature.
+    They end when a tenth of it is left by the preconditioner's estimate, which is added. Rounding takes no product.
     """
     z = apply(-now.gradient)
     rz = -jnp.vdot(now.gradient, z)
-    noise = 1e-15 * jnp.abs(now.value)
+    noise = _NOTHING * jnp.abs(now.value)
     stop = jnp.maximum(0.1 * rz, 2.0 * jnp.maximum(enough, noise))
 
     def going(state: Any) -> jax.Array:
@@ -362,7 +376,7 @@ def decrement(rows: Rows, now: Point, apply: Apply, enough: Any) -> tuple[jax.Ar
 def line_search(rows: Rows, now: Point, direction: jax.Array) -> tuple[Point, Any, jax.Array]:
     """The first of ever shorter steps with J(t) <= J(0) + 1e-4 t J'(0), the trials it took, and whether there is one.
 
-    When the decrease is lost in rounding, a flatter slope will do.
+    When the decrease is lost in rounding, a flatter slope will do. Where there is none, the point stays.
     """
     slope = jnp.vdot(now.gradient, direction)
 
@@ -381,7 +395,8 @@ def line_search(rows: Rows, now: Point, direction: jax.Array) -> tuple[Point, An
         return 0.3 * t, at(rows, now.theta + 0.3 * t * direction), n + 1
 
     t, trial, n = lax.while_loop(going, shorter, (1.0, at(rows, now.theta + direction), 1))
-    return trial, n, passes(t, trial)
+    passed = passes(t, trial)
+    return lax.cond(passed, lambda: trial, lambda: now), n, passed
 
 
 def settled(rows: Rows, state: State) -> State:

@@ -18,8 +18,8 @@ def cholesky(M: np.ndarray) -> np.ndarray:
            [1., 2.]])
     """
     L, info = lapack.dpotrf(M, lower=1, clean=1)
-    if info != 0:
-        raise np.linalg.LinAlgError(f"The matrix is not positive definite: its leading minor of order {info} is not.")
+    if info != 0 or not np.isfinite(L[-1, -1]):
+        raise np.linalg.LinAlgError("The matrix is not positive definite.")
     return L
 
 

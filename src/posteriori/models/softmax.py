@@ -72,7 +72,7 @@ class ObservedMoments:
 
 _CANCELLED = 1e-5
 """Share of the sum of log-partitions below which the loss is summed row by row, to keep its digits."""
-_STALE = 0.1
+_STALE = 0.01
 """Share of the slope that a step may leave before curvature is looked at again: that is a pass."""
 _ROUNDING = 64.0 * np.finfo(float).eps
 _SLOPE_ROWS = 20_000
@@ -154,10 +154,13 @@ class SoftmaxObjective:
     def descended(self, tol: float) -> Descent | None:
         """The way from zero to the optimum in one call, where the rows offer it; None too if it led nowhere."""
         descend, prior = self.blocks.descend, self.prior
-        if descend is None or self._probs is None or not isinstance(prior, DiagonalPrecision):
+        if descend is None or self._probs is None:
+            return None
+        if not (isinstance(prior, DiagonalPrecision) and prior.exchangeable):  # its preconditioner is for classes alike
             return None
         self._last = None  # what was kept of it gives way
-        found = descend(self.moments, prior.values, prior.centre, self.mean, tol, self.start_rows, self._probs)
+        squares = self.observed.squares
+        found = descend(self.moments, squares, prior.values, prior.centre, self.mean, tol, self.start_rows, self._probs)
         if found is None or not found.values[-1] <= self._at_zero:
             return None
         theta = found.thetas[-1]
@@ -385,7 +388,7 @@ class SoftmaxObjective:
                 theta[:, flat] = W - lost
                 if absorbs:
                     theta[:, D] += lost @ mean[flat]
-        same = np.abs(theta - given) <= _ROUNDING * np.abs(given).max(initial=0.0)
+        same = np.abs(theta - given) <= _ROUNDING * np.abs(given).max(axis=0)
         return given if same.all() else theta
 
     def least_gap(self, gradient: np.ndarray) -> float:
