@@ -254,9 +254,8 @@ def across(R: jax.Array, prior: DiagonalPrior, apply: Apply) -> jax.Array:
     """Apply to deviations from the mean over classes, and the prior alone to the mean."""
     mean = R.mean(axis=0)
     held = mean_precision(prior).diagonal()
-    felt = (held > 0) & (
-        jnp.abs(mean) > 1e-12 * jnp.abs(R).max(axis=0)
-    )  # less is rounding, as no likelihood pulls there
+    # no likelihood pulls there: a slope that small is rounding
+    felt = (held > 0) & (jnp.abs(mean) > 1e-12 * jnp.abs(R).max(axis=0))
     Z = apply(R - mean)
     return Z - Z.mean(axis=0) + jnp.where(felt, mean / jnp.where(felt, held, 1.0), 0.0)
 
