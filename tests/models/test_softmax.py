@@ -401,6 +401,19 @@ def test_least_norm_changes_nothing_that_a_prior_holds():
     np.testing.assert_allclose(least[:, 2], least[:, 3], atol=1e-12)
 
 
+def test_least_norm_gives_back_what_only_rounding_would_change():
+    """So that no pass is made to find J where it is known."""
+    X, Y, c = data()
+    problem = objective(X, Y, c, 0.5)
+    theta = np.random.default_rng(1).normal(size=problem.shape) * np.geomspace(1e-6, 1e6, problem.shape[1])
+    theta -= theta.mean(axis=0)
+    assert problem.least_norm(theta) is theta
+    theta[:, 0] += 1e-12 * np.abs(theta[:, 0]).max()  # little beside the other columns, and yet no rounding
+    least = problem.least_norm(theta)
+    assert least is not theta
+    np.testing.assert_allclose(least[:, 0].sum(), 0.0, atol=1e-20)
+
+
 def test_least_norm_leaves_the_objective_alone_when_only_intercepts_have_a_prior():
     X, Y, c = wide(1.0)
     precision = np.zeros((K, 6))
