@@ -239,3 +239,14 @@ def test_the_bound_is_that_of_the_posterior_after_short_steps_too(seed):
     problem = objective(X, y, np.full((K, D + 1), 10.0 ** rng.uniform(-3, 0)))
     found = fitted(problem)
     assert bound_and_slope(problem, found.posterior, 128)[0] >= found.bound - 0.01 - 2e-3 * abs(found.bound)
+
+
+def test_where_steps_have_not_settled_the_full_one_is_told_with_its_own_bound():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 30)
+    problem = objective(rng.normal(size=(90, 6)) + 8.0 * np.eye(3, 6)[y], y, np.full((3, 7), 1e-4))
+    found = fitted(problem)
+    assert found.posterior is found.source is found.full_step.source
+    assert found.full_step.bound < found.bound
+    assert bound_and_slope(problem, found.full_step.posterior, 128)[0] == pytest.approx(found.full_step.bound, abs=1e-6)
+    assert fitted(iris()).full_step is None

@@ -95,8 +95,9 @@ def _by_referee(blocks: Blocks, objective: SoftmaxObjective, at_mode: Laplace, t
     if len(at_mode.likelihood_hessian) > _VARIATIONAL_PARAMETERS or objective.n_rows * K > _VARIATIONAL_VALUES:
         return chosen("too large for a variational posterior")
     found = variational(objective, at_mode.posterior.mean, at_mode.likelihood_hessian)
-    judged = left_out(found.posterior, X, Y, np.minimum(share, 1.0), found.source)
-    scores["variational"] = loss(judged.averaged)
+    candidates = [found] if found.full_step is None else [found, found.full_step]
+    losses = [loss(left_out(q.posterior, X, Y, np.minimum(share, 1.0), q.source).averaged) for q in candidates]
+    found, scores["variational"] = candidates[int(np.argmin(losses))], min(losses)
     if scores["variational"] <= scores["laplace"]:
         return _of_variational(found, "it predicts left-out rows best", scores)
     return chosen("it predicts left-out rows best")

@@ -10,7 +10,7 @@ halves when a step loses and grows again when one gains.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +44,9 @@ class Variational:
     converged : bool
     n_iter : int
         Passes with averages, before the one that may judge the last step.
+    full_step : Variational or None
+        Where steps have not settled and a full one would lower the bound: what it leads to. Rows left out may still
+        be better predicted by it, and each row's share in its precision is known.
     """
 
     posterior: FullPosterior
@@ -51,6 +54,7 @@ class Variational:
     source: FullPosterior
     converged: bool
     n_iter: int
+    full_step: Variational | None = None
 
 
 class _Terms(NamedTuple):
@@ -87,10 +91,12 @@ def variational(
             H, posterior, now = H_next, proposed, found
     # the precision that goes with the averages exactly: each row's share in it is then known
     last = full_posterior(problem, posterior.mean, now.curvature)
-    short = idle < 2 or rho < 0.2  # full steps have not been seen to settle: this one may lead astray
-    if short and not _terms(problem, last, R, log_det_R, nodes).bound >= now.bound - _slack(now.bound):
-        last = posterior  # whose precision the rows share only nearly so
-    return Variational(last, now.bound, posterior, idle == 2, n_iter)
+    end = Variational(last, now.bound, posterior, idle == 2, n_iter)
+    if idle < 2 or rho < 0.2:  # full steps have not been seen to settle: this one may lead astray
+        bound = _terms(problem, last, R, log_det_R, nodes).bound
+        if not bound >= now.bound - _slack(now.bound):
+            return replace(end, posterior=posterior, full_step=replace(end, bound=bound))
+    return end
 
 
 def _slack(bound: float) -> float:
