@@ -75,6 +75,7 @@ _CANCELLED = 1e-5
 _STALE = 0.01
 """Share of the slope that a step may leave before curvature is looked at again: that is a pass."""
 _ROUNDING = 64.0 * np.finfo(float).eps
+"""Share of a column's largest coefficient below which a change is none."""
 _SLOPE_ROWS = 20_000
 """Rows from which the slope of the log-determinant is taken."""
 _MOST_FEATURES = 2500
