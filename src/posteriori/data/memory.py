@@ -43,7 +43,7 @@ class MemoryBlocks:
         Row weights; None when all are one.
     n_classes : int
     shift, scale : ndarray (D,) or None
-        Blocks hold (X - shift) * scale (dense X only for the shift).
+        Blocks hold (X - shift) * scale. With a shift, blocks of a sparse X are dense: zeros become -shift * scale.
     n_threads : int
     """
 
@@ -64,18 +64,21 @@ class MemoryBlocks:
     ) -> None:
         self.X, self.Y, self.c = X, Y, c
         self.n_rows, self.n_features = X.shape
-        self.sparse = sp.issparse(X)
+        self.sparse = sp.issparse(X) and shift is None
         self.n_classes, self.shift, self.scale, self.n_threads = n_classes, shift, scale, n_threads
         self.n_passes = 0
-        self.slices = _slices(X, n_classes)
+        self.slices = _slices(X, n_classes, self.sparse)
 
     def features(self, rows: Any) -> Any:
         """The rows as float64, shifted and scaled."""
         if sp.issparse(self.X):
             X = _rows_of(self.X, rows) if isinstance(rows, slice) else self.X[rows]
             X = X.astype(np.float64, copy=False)
-            return X if self.scale is None else X @ sp.diags_array(self.scale)
-        X = self.X[rows]
+            if self.shift is None:
+                return X if self.scale is None else X @ sp.diags_array(self.scale)
+            X = X.toarray()
+        else:
+            X = self.X[rows]
         if self.shift is not None:
             X = np.subtract(X, self.shift, dtype=np.float64)
         elif X.dtype != np.float64:
@@ -155,7 +158,8 @@ class MemoryBlocks:
 
     def at_hand(self) -> MemoryBlocks:
         """Shifted and scaled in a copy, unless that would be large."""
-        if self.sparse or (self.shift is None and self.scale is None) or self.X.size * 8 > _COPY_BYTES:
+        large = self.n_rows * self.n_features * 8 > _COPY_BYTES
+        if self.sparse or large or (self.shift is None and self.scale is None):
             return self
         Z = np.empty((self.n_rows, self.n_features))
 
@@ -211,10 +215,10 @@ def rescaled(c: np.ndarray, total: float) -> np.ndarray:
     return c * (total / c.sum()) if c.any() else c + total / c.size
 
 
-def _slices(X: Any, n_classes: int) -> list[slice]:
+def _slices(X: Any, n_classes: int, sparse: bool) -> list[slice]:
     """Equal slices of the rows, by size alone: the same whatever the number of threads."""
     N, D = X.shape
-    if sp.issparse(X):
+    if sparse:
         # each block's sum is a dense (K, D) array: few blocks, each with work to match
         flops = 4.0 * n_classes * X.nnz
         count = max(min(flops / _BLOCK_FLOPS, 4), N * n_classes * 8 / (16 * _BLOCK_BYTES))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -417,7 +418,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
             values = blocks.map_rows(kernel, *params, heavy=True)
             lost = np.flatnonzero(np.isnan(values).any(axis=0)) if nearer else np.array([], dtype=int)
             if lost.size:
-                rows = np.clip(blocks.take(lost), -_LARGEST, _LARGEST)
+                rows = blocks.take(lost)
+                rows = np.clip(rows.toarray() if sp.issparse(rows) else rows, -_LARGEST, _LARGEST)
                 rows *= _FAR / np.abs(rows).max(axis=1, keepdims=True)
                 values[:, lost] = MemoryBlocks(rows, None, None, n_out).map_rows(kernel, *params)
             return values
