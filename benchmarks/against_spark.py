@@ -66,8 +66,8 @@ def generate(path: Path, N: int, D: int, K: int) -> tuple[np.ndarray, np.ndarray
 
 def objective(theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> float:
     """Return J of (K, D + 1) parameters; classes' weights are centred first, which changes no probability."""
-    from posteriori.data import MemoryBlocks
-    from posteriori.models.softmax import ObservedMoments, SoftmaxObjective
+    from posteriori.rows.memory import MemoryBlocks
+    from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
 
     W = theta - theta.mean(axis=0)
     K, D = W.shape[0], X.shape[1]
@@ -83,7 +83,7 @@ def ours(path: Path, X: np.ndarray, y: np.ndarray) -> list[dict[str, Any]]:
 
     import posteriori as po
     from benchmarks.turns import timed
-    from posteriori.data import streamed
+    from posteriori.rows import arrow as streamed
 
     held, streamed._HELD_BYTES = streamed._HELD_BYTES, 0
     try:

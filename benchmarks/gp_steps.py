@@ -82,7 +82,7 @@ class Posteriori:
         """Return a function that takes some steps and waits for them."""
         import jax
 
-        from posteriori.estimators.gp_settings import jax_at_work
+        from posteriori.gp.settings import jax_at_work
 
         with jax_at_work(None):
             advance, state = (self._one_layer if self.layers == 1 else self._two_layers)(size, X, y, Z, steps)
@@ -102,11 +102,11 @@ class Posteriori:
         import jax
         import jax.numpy as jnp
 
-        from posteriori.estimators.gp_rows import typical_distance
-        from posteriori.estimators.gp_settings import default_kernel
-        from posteriori.inference.ep_training import Plan, initial_state, run_plan
-        from posteriori.models.gp import SparseGP
-        from posteriori.models.likelihood import Argmax
+        from posteriori.gp.likelihoods import Argmax
+        from posteriori.gp.rows import typical_distance
+        from posteriori.gp.settings import default_kernel
+        from posteriori.gp.sparse import SparseGP
+        from posteriori.gp.training import Plan, initial_state, run_plan
 
         batches = in_batches(X, y, size.B)
         n_batches = len(batches.y)
@@ -129,14 +129,14 @@ class Posteriori:
         import jax
         import jax.numpy as jnp
 
-        from posteriori.estimators.gp_rows import Rows
-        from posteriori.estimators.gp_settings import default_kernel
-        from posteriori.estimators.stack_fit import start_stack
-        from posteriori.inference.stack_training import StackPlan, initial_stack_state, run_stack_plan
-        from posteriori.models.gp import SparseGP
-        from posteriori.models.gp_stack import HiddenLayer, StackedGP
-        from posteriori.models.kernels import RBF
-        from posteriori.models.likelihood import Argmax
+        from posteriori.gp.kernels import RBF
+        from posteriori.gp.likelihoods import Argmax
+        from posteriori.gp.rows import Rows
+        from posteriori.gp.settings import default_kernel
+        from posteriori.gp.sparse import SparseGP
+        from posteriori.gp.stack import HiddenLayer, StackedGP
+        from posteriori.gp.stack_fit import start_stack
+        from posteriori.gp.stack_training import StackPlan, initial_stack_state, run_stack_plan
 
         batches = in_batches(X, y, size.B)
         n_batches = len(batches.y)
@@ -227,7 +227,7 @@ def run(names: Iterable[str] | None, out: Path, budget: float, *, quick: bool = 
 
 def study(size: Size, steps: int, repeats: int, budget: float) -> list[dict[str, Any]]:
     """Return the times of every contender on one problem."""
-    from posteriori.estimators.gp_rows import inducing_inputs
+    from posteriori.gp.rows import inducing_inputs
 
     X, y = problems.synthetic(*size[:3])
     Z, _ = inducing_inputs(X, np.ones(len(X)), size.M, seed=0)
@@ -266,7 +266,7 @@ def in_batches(X: np.ndarray, y: np.ndarray, B: int) -> Any:
     """Return the rows in batches of B, on the device."""
     import jax.numpy as jnp
 
-    from posteriori.inference.ep_training import Batches
+    from posteriori.gp.training import Batches
 
     n_batches = len(X) // B
     rows = n_batches * B

@@ -77,7 +77,7 @@ def as_if_gpu() -> Iterator[None]:
     """Where JAX has no GPU, its default device stands for one: to try the benchmark."""
     import jax
 
-    from posteriori.data import device
+    from posteriori.rows import gpu as device
 
     if jax.default_backend() != "cpu":
         yield
@@ -144,7 +144,7 @@ def profiled() -> Iterator[Spent]:
     """Time all that is done with rows, until its results are there."""
     import jax
 
-    from posteriori.data.device import DeviceBlocks
+    from posteriori.rows.gpu import DeviceBlocks
 
     spent: Spent = defaultdict(list)
     sum_over, draw, whole = DeviceBlocks.map_sum, DeviceBlocks.sample, DeviceBlocks.descend

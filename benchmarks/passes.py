@@ -35,8 +35,9 @@ written into arrays that exist already. Goal: the pass costs at most {WANTED:g} 
 
 def our_pass(X: np.ndarray, y: np.ndarray, n_classes: int, threads: int | None) -> Callable[[np.ndarray], object]:
     """Return the function of the weights (K, D) that makes one loss-and-gradient pass; set-up is untimed."""
-    from posteriori.data import MemoryBlocks, one_blas_thread, usable_threads
-    from posteriori.maths.softmax import expected_moments
+    from posteriori.rows.memory import MemoryBlocks
+    from posteriori.softmax.kernels import expected_moments
+    from posteriori.threads import one_blas_thread, usable_threads
 
     blocks = MemoryBlocks(X, y, None, n_classes, n_threads=usable_threads(threads))
     probs = blocks.row_buffers(n_classes)

@@ -137,7 +137,7 @@ def parquet(path: Path, batch: int | None) -> Iterator[Any]:
 
     import pyarrow.dataset as ds
 
-    from posteriori.data import streamed
+    from posteriori.rows import arrow as streamed
 
     sizes = {} if batch is None else {"_LEAST_ROWS": batch, "_BLOCK_BYTES": 0}
     with mock.patch.multiple(streamed, _HELD_BYTES=0, **sizes):

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 import posteriori as po
-from posteriori.data import device
+from posteriori.rows import gpu as device
 
 N, D, K = 60, 5, 3
 NAMES = [f"x{d}" for d in range(D)]

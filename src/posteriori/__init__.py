@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "SoftmaxRegression": "posteriori.estimators",
-    "BayesianSoftmaxRegression": "posteriori.estimators",
-    "GaussianClassifier": "posteriori.estimators",
-    "GaussianPrior": "posteriori.models",
-    "NormalInverseWishartPrior": "posteriori.models",
-    "RidgePrior": "posteriori.models",
-    "Newton": "posteriori.inference",
-    "LBFGS": "posteriori.inference",
-    "GradientDescent": "posteriori.inference",
-    "StochasticGradient": "posteriori.inference",
-    "Solution": "posteriori.inference",
-    "Status": "posteriori.inference",
+    "SoftmaxRegression": "posteriori.softmax.regression",
+    "BayesianSoftmaxRegression": "posteriori.softmax.bayesian",
+    "GaussianClassifier": "posteriori.gaussian.classifier",
+    "GaussianPrior": "posteriori.softmax.priors",
+    "NormalInverseWishartPrior": "posteriori.gaussian.niw",
+    "RidgePrior": "posteriori.gaussian.niw",
+    "Newton": "posteriori.solvers.newton",
+    "LBFGS": "posteriori.solvers.lbfgs",
+    "GradientDescent": "posteriori.solvers.gradient_descent",
+    "StochasticGradient": "posteriori.solvers.stochastic",
+    "Solution": "posteriori.solvers.solution",
+    "Status": "posteriori.solvers.solution",
     "ApproximationWarning": "posteriori.exceptions",
     "ConvergenceWarning": "posteriori.exceptions",
     "SeparationWarning": "posteriori.exceptions",
     "SingularWarning": "posteriori.exceptions",
     "StorageError": "posteriori.exceptions",
     "StorageWarning": "posteriori.exceptions",
-    "CalibratedClassifier": "posteriori.estimators",
-    "DeepGPClassifier": "posteriori.estimators",
-    "GPClassifier": "posteriori.estimators",
-    "ConformalClassifier": "posteriori.estimators",
+    "CalibratedClassifier": "posteriori.meta.calibrated_classifier",
+    "DeepGPClassifier": "posteriori.gp.deep_classifier",
+    "GPClassifier": "posteriori.gp.classifier",
+    "ConformalClassifier": "posteriori.meta.conformal_classifier",
     "ConfusionUtilityDisplay": "posteriori.report",
     "DecisionRegionDisplay": "posteriori.report",
     "Decisions": "posteriori.decision",
@@ -41,10 +41,10 @@ _HOME = {
     "UtilityCurveDisplay": "posteriori.report",
     "Utility": "posteriori.decision",
     "decide": "posteriori.decision",
-    "UtilityClassifier": "posteriori.estimators",
-    "TableEncoder": "posteriori.estimators",
+    "UtilityClassifier": "posteriori.meta.utility_classifier",
+    "TableEncoder": "posteriori.tables.encoder",
     "load": "posteriori.storage",
-    "predict_to": "posteriori.estimators.predict_to",
+    "predict_to": "posteriori.meta.predict_to",
     "save": "posteriori.storage",
     "to_onnx": "posteriori.storage.onnx_export",
     "walkthrough": "posteriori.report",
@@ -93,18 +93,6 @@ __all__ = [
 
 if TYPE_CHECKING:
     from posteriori.decision import Decisions, Utility, decide
-    from posteriori.estimators import (
-        BayesianSoftmaxRegression,
-        CalibratedClassifier,
-        ConformalClassifier,
-        DeepGPClassifier,
-        GaussianClassifier,
-        GPClassifier,
-        SoftmaxRegression,
-        TableEncoder,
-        UtilityClassifier,
-    )
-    from posteriori.estimators.predict_to import predict_to
     from posteriori.exceptions import (
         ApproximationWarning,
         ConvergenceWarning,
@@ -113,8 +101,14 @@ if TYPE_CHECKING:
         StorageError,
         StorageWarning,
     )
-    from posteriori.inference import LBFGS, GradientDescent, Newton, Solution, Status, StochasticGradient
-    from posteriori.models import GaussianPrior, NormalInverseWishartPrior, RidgePrior
+    from posteriori.gaussian.classifier import GaussianClassifier
+    from posteriori.gaussian.niw import NormalInverseWishartPrior, RidgePrior
+    from posteriori.gp.classifier import GPClassifier
+    from posteriori.gp.deep_classifier import DeepGPClassifier
+    from posteriori.meta.calibrated_classifier import CalibratedClassifier
+    from posteriori.meta.conformal_classifier import ConformalClassifier
+    from posteriori.meta.predict_to import predict_to
+    from posteriori.meta.utility_classifier import UtilityClassifier
     from posteriori.report import (
         ConfusionUtilityDisplay,
         DecisionRegionDisplay,
@@ -122,8 +116,17 @@ if TYPE_CHECKING:
         UtilityCurveDisplay,
         walkthrough,
     )
+    from posteriori.softmax.bayesian import BayesianSoftmaxRegression
+    from posteriori.softmax.priors import GaussianPrior
+    from posteriori.softmax.regression import SoftmaxRegression
+    from posteriori.solvers.gradient_descent import GradientDescent
+    from posteriori.solvers.lbfgs import LBFGS
+    from posteriori.solvers.newton import Newton
+    from posteriori.solvers.solution import Solution, Status
+    from posteriori.solvers.stochastic import StochasticGradient
     from posteriori.storage import load, save
     from posteriori.storage.onnx_export import to_onnx
+    from posteriori.tables.encoder import TableEncoder
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,5 @@
 """Kernels of Gaussian processes: they add, multiply, and are scaled by numbers. None of them needs JAX."""
 
-from posteriori.models.kernels import ARD, RBF, Constant, Kernel, Linear, Matern, Product, Sum
+from posteriori.gp.kernels import ARD, RBF, Constant, Kernel, Linear, Matern, Product, Sum
 
 __all__ = ["ARD", "RBF", "Constant", "Kernel", "Linear", "Matern", "Product", "Sum"]

@@ -115,7 +115,7 @@ class Full(io.RawIOBase):
 def test_a_full_disk_leaves_the_old_file(tmp_path, model, monkeypatch, name):
     path = tmp_path / name
     path.write_text("old")
-    monkeypatch.setattr("posteriori.data.table_files._write", lambda *_: Full().write(b""))
+    monkeypatch.setattr("posteriori.tables.files._write", lambda *_: Full().write(b""))
     said = sentence(run("predict", model, tmp_path / "t.csv", "--out", path))
     assert "No space left on device" in said
     assert path.read_text() == "old"

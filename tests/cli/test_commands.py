@@ -38,7 +38,7 @@ def fails(*arguments, code=2):
 def folder(tmp_path_factory):
     """Penguins with gaps, text and years: two thirds to fit, one third to test, and a stored model."""
     folder = tmp_path_factory.mktemp("penguins")
-    with files("posteriori.data").joinpath("tables", "penguins.csv").open(encoding="utf-8") as file:
+    with files("posteriori.tables").joinpath("bundled", "penguins.csv").open(encoding="utf-8") as file:
         penguins = pd.read_csv(file)
     held = np.arange(len(penguins)) % 3 == 2
     penguins[~held].to_csv(folder / "train.csv", index=False)
@@ -92,7 +92,7 @@ def test_fit_for_programs(folder):
 
 
 def test_fit_chooses_and_says_why(folder, monkeypatch):
-    monkeypatch.setattr("posteriori.estimators.choosing._MOST_ROWS_OF_GP", 0)
+    monkeypatch.setattr("posteriori.meta.selection._MOST_ROWS_OF_GP", 0)
     result = ok("fit", folder / "train.csv", "--target", TARGET)
     said = json.loads(ok("fit", folder / "train.csv", "--target", TARGET, "--json").stdout)
     assert said["choice"]["candidates"][0]["behind"] == 0.0

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posteriori.maths import quadratic
-from posteriori.maths.quadratic import quadratic_forms, weighted_grams
+from posteriori.rows.products import quadratic_forms, weighted_grams
 
 layouts = pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray, sp.csr_array])
 intercepts = pytest.mark.parametrize("intercept", [False, True], ids=["flat", "intercept"])

@@ -34,10 +34,10 @@ from posteriori import (
     Utility,
     UtilityClassifier,
 )
-from posteriori.estimators.table_encoder import TableEncoder
 from posteriori.report.evaluation import evaluate
 from posteriori.report.page import report_page
 from posteriori.report.page_parts import labels_of, shortened
+from posteriori.tables.encoder import TableEncoder
 
 pytest.importorskip("altair", reason="the report needs Altair")
 pytest.importorskip("vl_convert", reason="the report needs vl-convert-python")

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import posteriori as po
-from posteriori.estimators.table_encoder import TableEncoder
+from posteriori.tables.encoder import TableEncoder
 
 _ROWS = np.r_[0:14, 50:63, 100:113]
 _X, _y = load_iris(return_X_y=True)

@@ -20,8 +20,8 @@ from tests.storage.cases import SMALL, TABLE, X, Y, fitted, messy
 
 import posteriori as po
 from posteriori import kernels
-from posteriori.estimators.table_encoder import TableEncoder
 from posteriori.storage import describe, load, save
+from posteriori.tables.encoder import TableEncoder
 
 _ASKED = (
     "predict",

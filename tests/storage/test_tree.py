@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 import posteriori as po
 from posteriori import kernels
 from posteriori.exceptions import StorageError
-from posteriori.inference import Status, TraceEntry
+from posteriori.solvers.solution import Status, TraceEntry
 from posteriori.storage.tree import decode, encode
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from posteriori.cli.rows import model_and_table, probabilities, require_columns
-from posteriori.data.table_files import write_file
 from posteriori.decision import Utility, decide
+from posteriori.tables.files import write_file
 
 
 def run(

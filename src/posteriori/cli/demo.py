@@ -72,7 +72,7 @@ def run(report: Path | None) -> None:
 
 def load_penguins() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Penguins with all four measurements; every third one is held out."""
-    with files("posteriori.data").joinpath("tables", "penguins.csv").open(encoding="utf-8") as file:
+    with files("posteriori.tables").joinpath("bundled", "penguins.csv").open(encoding="utf-8") as file:
         penguins = pd.read_csv(file)[[TARGET, *FEATURES]].dropna()
     held_out = np.arange(len(penguins)) % 3 == 2
     return penguins[~held_out], penguins[held_out]

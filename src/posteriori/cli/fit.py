@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from posteriori.cli.rows import counted, labels_of, peak_memory, require_columns, with_labels
 from posteriori.cli.saying import listed, note, said, say_json
-from posteriori.data.table_files import read_files
-from posteriori.estimators.choosing import Choice, build, choose
+from posteriori.meta.selection import Choice, build, choose
 from posteriori.report.evaluation import evaluate
 from posteriori.storage import save
+from posteriori.tables.files import read_files
 
 _MOST_CLASSES = 12
 """Shown one by one."""

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from posteriori.cli.rows import model_and_table, probabilities, require_columns, row_parts
-from posteriori.data.table_files import write_file
-from posteriori.estimators.predict_to import labels_column
+from posteriori.meta.predict_to import labels_column
+from posteriori.tables.files import write_file
 
 
 def run(

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from posteriori.cli.saying import note
-from posteriori.data.features import as_array
-from posteriori.data.table_files import read_files
-from posteriori.estimators.table_encoder import TableEncoder
+from posteriori.rows.features import as_array
 from posteriori.storage import load
+from posteriori.tables.encoder import TableEncoder
+from posteriori.tables.files import read_files
 
 __all__ = [
     "counted",

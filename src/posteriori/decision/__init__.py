@@ -1,7 +1,7 @@
 """From probabilities to actions, and the scores that say whether the probabilities deserve trust: pure functions."""
 
 from posteriori.decision.conformal import PredictionSets, calibrate, prediction_sets
-from posteriori.decision.deciding import Decisions, decide
+from posteriori.decision.decisions import Decisions, decide
 from posteriori.decision.scorers import brier_scorer, calibration_scorer, log_loss_scorer, utility_scorer
 from posteriori.decision.scores import (
     BrierSplit,

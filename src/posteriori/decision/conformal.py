@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posteriori.decision.deciding import distributions
+from posteriori.decision.decisions import distributions
 from posteriori.decision.utility import codes_of
 
 __all__ = ["Calibration", "PredictionSets", "calibrate", "prediction_sets"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from posteriori.decision.deciding import decide
+from posteriori.decision.decisions import decide
 from posteriori.decision.scores import brier_split, calibration_error, log_loss, realised_utility
 from posteriori.decision.utility import Utility
 

@@ -21,8 +21,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from sklearn.isotonic import isotonic_regression
 
-from posteriori.decision.deciding import distributions
+from posteriori.decision.decisions import distributions
 from posteriori.decision.utility import Utility, codes_of, places
+from posteriori.parameters import require_count
 
 __all__ = [
     "BrierSplit",
@@ -212,10 +213,8 @@ def calibration_error(
     """
     if kind not in ("top", "class"):
         raise ValueError(f"kind={kind!r} is unknown: use 'top' or 'class'.")
-    if not isinstance(n_bootstrap, (int, np.integer)) or n_bootstrap < 0:
-        raise ValueError(f"n_bootstrap={n_bootstrap!r} must be a whole number that is not negative.")
-    if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
-        raise ValueError(f"n_bins={n_bins!r} must be a whole number of at least 1.")
+    require_count("n_bootstrap", n_bootstrap)
+    require_count("n_bins", n_bins, 1)
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level!r} must be between 0 and 1.")
     P = distributions(proba, "proba")

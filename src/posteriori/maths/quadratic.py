@@ -9,41 +9,26 @@ that once there are many features; then it is one product for each m.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from posteriori.maths.softmax import add_intercept, gram
+__all__ = ["PACKED_FEATURES", "gram", "packed_forms", "packed_grams", "quadratic_forms", "spread_forms", "unpacked"]
 
-__all__ = ["packed_forms", "packed_grams", "quadratic_forms", "unpacked", "weighted_grams"]
-
-_PACKED_FEATURES = 96
+PACKED_FEATURES = 96
 """Up to here packed rows fit the cache."""
 _PACKED_VALUES = 1 << 19
 """Packed values made at a time."""
 
 
-def weighted_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:
-    """sum_n w_mn [x_n, 1] [x_n, 1]^T for weights (m, n) that are not negative, shape (m, D', D').
-
-    >>> weighted_grams(np.array([[2.0], [3.0]]), np.array([[1.0, 0.0], [1.0, 1.0]]), True)
-    array([[[ 4.,  2.],
-            [ 2.,  1.]],
-    <BLANKLINE>
-           [[13.,  5.],
-            [ 5.,  2.]]])
-    """
-    return unpacked(packed_grams(X, weights, with_intercept), X.shape[1] + with_intercept)
+def gram(Z: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """sum_n weight_n z_n z_n^T, shape (D, D), for weights that are not negative."""
+    root = Z * np.sqrt(weight)[:, None]
+    return np.dot(root.T, root)
 
 
-def packed_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:
-    """The same, packed into (m, D' (D' + 1) / 2) where there are few features: what sums over blocks should carry."""
-    D = X.shape[1] + with_intercept
-    if sp.issparse(X) or D > _PACKED_FEATURES:
-        grams = np.stack([gram(X, w, with_intercept) for w in weights])
-        return grams[:, *np.triu_indices(D)] if D <= _PACKED_FEATURES else grams
-    Z = add_intercept(X) if with_intercept else X
+def packed_grams(Z: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """sum_n w_mn z_n z_n^T for weights (m, n), packed into (m, D (D + 1) / 2); D is at most `PACKED_FEATURES`."""
+    D = Z.shape[1]
     total = np.zeros((len(weights), D * (D + 1) // 2))
     part = np.empty_like(total)
     for rows, packed in _packed_rows(Z):
@@ -65,7 +50,7 @@ def unpacked(grams: np.ndarray, D: int) -> np.ndarray:
 def packed_forms(S: np.ndarray) -> np.ndarray:
     """Matrices (m, D, D), ready for `quadratic_forms` of many blocks: packed where there are few features."""
     D = S.shape[1]
-    if D > _PACKED_FEATURES:
+    if D > PACKED_FEATURES:
         return S
     i, j = np.triu_indices(D)
     entries = S[:, i, j] + S[:, j, i]
@@ -73,22 +58,11 @@ def packed_forms(S: np.ndarray) -> np.ndarray:
     return entries
 
 
-def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
-    """[x_n, 1]^T S_m [x_n, 1], shape (m, n), for matrices (m, D', D'), symmetric or not, or their `packed_forms`.
-
-    >>> quadratic_forms(np.array([[2.0], [3.0]]), np.array([[[1.0, 4.0], [0.0, 1.0]]]), True)
-    array([[13., 22.]])
-    """
-    n, D = X.shape[0], X.shape[1] + with_intercept
+def quadratic_forms(Z: np.ndarray, S: np.ndarray) -> np.ndarray:
+    """z_n^T S_m z_n, shape (m, n), for matrices (m, D, D), symmetric or not, or their `packed_forms`."""
+    n, D = Z.shape
     out = np.empty((len(S), n))
-    if sp.issparse(X):
-        for m, S_m in enumerate(_spread(S, D) if S.ndim == 2 else S):
-            out[m] = X.multiply(X @ S_m[: X.shape[1], : X.shape[1]]).sum(axis=1)
-            if with_intercept:
-                out[m] += X @ (S_m[:-1, -1] + S_m[-1, :-1]) + S_m[-1, -1]
-        return out
-    Z = add_intercept(X) if with_intercept else X
-    if D > _PACKED_FEATURES:
+    if D > PACKED_FEATURES:
         for m, S_m in enumerate(S):
             out[m] = np.einsum("nd,nd->n", Z @ S_m, Z)
         return out
@@ -98,7 +72,7 @@ def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
     return out
 
 
-def _spread(entries: np.ndarray, D: int) -> np.ndarray:
+def spread_forms(entries: np.ndarray, D: int) -> np.ndarray:
     """Upper triangular matrices (m, D, D) with the quadratic forms of packed ones."""
     out = np.zeros((len(entries), D, D))
     out[:, *np.triu_indices(D)] = entries

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from posteriori.decision import Utility, decide
-from posteriori.decision.deciding import distributions
+from posteriori.decision.decisions import distributions
 from posteriori.decision.scores import CalibrationBins, calibration_bins, labels_and_weights
 from posteriori.decision.utility import codes_of, places
 

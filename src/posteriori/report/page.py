@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posteriori.data.features import is_table, open_table
 from posteriori.decision.utility import Utility
 from posteriori.report import charts, sections
 from posteriori.report.evaluation import Evaluation
 from posteriori.report.learned import learned
 from posteriori.report.notable_rows import most_surprising, most_uncertain, rows_table
 from posteriori.report.page_parts import labels_of
+from posteriori.rows.features import is_table, open_table
 
 if TYPE_CHECKING:
     import narwhals as nw

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.data import column, is_table, raise_if_not_finite, read_features, read_target
+from posteriori.rows.features import column, is_table, raise_if_not_finite, read_features
+from posteriori.rows.target import read_target
 
 __all__ = ["Problem", "check_digits", "read_problem"]
 

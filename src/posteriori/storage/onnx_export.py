@@ -21,20 +21,17 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScale
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision import Utility
-from posteriori.decision.deciding import tie_slack
-from posteriori.estimators import (
-    BayesianSoftmaxRegression,
-    CalibratedClassifier,
-    GaussianClassifier,
-    SoftmaxRegression,
-    UtilityClassifier,
-)
-from posteriori.estimators.calibrated_classifier import LOWEST
+from posteriori.decision.decisions import tie_slack
 from posteriori.files import replacing
-from posteriori.inference.importance import WeightedDraws
-from posteriori.inference.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior, Posterior
-from posteriori.models.class_densities import ClassDensities
-from posteriori.models.gaussian import is_tied, shape
+from posteriori.gaussian.classifier import GaussianClassifier
+from posteriori.gaussian.densities import ClassDensities
+from posteriori.gaussian.structures import is_tied, shape
+from posteriori.meta.calibrated_classifier import LOWEST, CalibratedClassifier
+from posteriori.meta.utility_classifier import UtilityClassifier
+from posteriori.softmax.bayesian import BayesianSoftmaxRegression
+from posteriori.softmax.importance import WeightedDraws
+from posteriori.softmax.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior, Posterior
+from posteriori.softmax.regression import SoftmaxRegression
 from posteriori.storage.onnx_graph import Graph, Value, import_onnx, log1p
 
 __all__ = ["to_onnx"]

@@ -1,0 +1,243 @@
+r"""Which prior, which covariance structure: chosen by how well every row is predicted from all others.
+
+.. math:: \sum_n c_n \log p(y_n \mid x_n, \text{the other rows})
+
+is known in closed form (`models.left_out`) and judges what a classifier is for, y given x. The joint evidence judges
+the model of x as well, which is another matter and often a larger one; it is available, but not the default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import logsumexp
+
+from posteriori.gaussian.left_out import LeftOut, left_out_log_density
+from posteriori.gaussian.niw import NormalInverseWishartPrior
+from posteriori.gaussian.settings import GaussianSettings
+from posteriori.gaussian.statistics import ClassStatistics
+from posteriori.gaussian.structures import Structure, WishartPrior, log_evidence, n_parameters, scatter_kind, shape
+from posteriori.solvers.search import search
+from posteriori.threads import run_tasks
+
+__all__ = ["RIDGE", "Candidate", "Choice", "KeptRows", "Standardised", "choose"]
+
+RIDGE = {"full": 1e-6, "diagonal": 1e-9, "spherical": 1e-9}
+"""Added to the variances of a singular class under maximum likelihood, in units of those of all rows: enough for a
+matrix to be inverted with ten digits to spare."""
+
+# Hyperparameters (kappa, v, pooled, spread): the rows that the prior mean is worth; the degrees of freedom of the
+# prior's own predictive; the prior covariance, in multiples of that within classes and of the variances of all rows.
+_CENTRE = np.log([0.1, 10.0, 1.0, 0.1])
+_BELIEF = np.array([3.0, 3.0, 2.0, 3.0])
+"""A weak belief about their logarithms, sd: where rows cannot tell them apart they stay in reason."""
+_BOUNDS = (np.log([1e-4, 1e-2, 1e-3, 1e-7]), np.log([1e4, 1e6, 1e3, 1e3]))
+_STARTS = [np.log([kappa, v, 1.0, 0.1]) for kappa, v in ((0.1, 3), (0.1, 30), (0.1, 300), (2, 3), (2, 300))]
+_JOINT = [0, 1, 3]
+"""Those that the joint evidence chooses: a prior may not be drawn from the rows that it is judged by."""
+_SMALLEST_SPREAD = 1e-3
+"""Bound on the prior covariance when it is chosen by the joint evidence, which can grow without end as it falls."""
+
+_LEAST_VARIANCE = 1e-304
+"""Squares below have lost their digits."""
+_LEFT_OUT_WORK = 1e8
+"""Products for one look at all rows left out; beyond, some of the rows are looked at."""
+_FEWEST_LEFT_OUT, _MOST_LEFT_OUT = 500, 4000
+_ROWS_TO_SHARE = 256
+"""Rows worth a thread."""
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Some of the rows, each as likely as any other, to judge priors by."""
+
+    X: np.ndarray
+    codes: np.ndarray
+    weights: np.ndarray
+    n_seen: int
+
+    def merged(self, other: KeptRows, most: int, rng: np.random.Generator) -> KeptRows:
+        """Of both, as if drawn from all rows at once."""
+        a, b = len(self.codes), len(other.codes)
+        rows = np.arange(a + b)
+        if a + b > most:
+            of_mine = int(rng.hypergeometric(self.n_seen, other.n_seen, most))
+            of_mine = min(max(of_mine, most - b), a)
+            rows = np.concatenate([rng.permutation(a)[:of_mine], a + rng.permutation(b)[: most - of_mine]])
+        return KeptRows(
+            np.concatenate([self.X, other.X])[rows],
+            np.concatenate([self.codes, other.codes])[rows],
+            np.concatenate([self.weights, other.weights])[rows],
+            self.n_seen + other.n_seen,
+        )
+
+    def some(self, most: int) -> KeptRows:
+        """At most so many of them."""
+        if len(self.codes) <= most:
+            return self
+        rows = np.sort(np.random.default_rng(0).choice(len(self.codes), most, replace=False))
+        return KeptRows(self.X[rows], self.codes[rows], self.weights[rows], self.n_seen)
+
+
+class Standardised:
+    """The statistics of (x - origin) / unit: the prior's mean at the origin, and all columns of one spread."""
+
+    def __init__(self, statistics: ClassStatistics, origin: np.ndarray | None, structure: Structure) -> None:
+        mean = statistics.grand_mean()
+        self.variance = statistics.total_variance()
+        self.origin = mean if origin is None else origin
+        # a column that is constant but for rounding has no spread to be measured by
+        noise = 8.0 * np.finfo(np.float64).eps * np.abs(mean)
+        self.variance = np.where(self.variance > np.maximum(noise**2, _LEAST_VARIANCE), self.variance, 0.0)
+        unit = np.sqrt(self.variance)
+        if structure == "spherical":  # one unit for all features
+            unit = np.full_like(unit, np.sqrt(np.mean(self.variance)))
+        self.unit = np.where(unit > 0.0, unit, 1.0)
+        self.statistics = statistics.reduced(scatter_kind(structure)).standardised(self.origin, 1.0 / self.unit)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A structure with its prior, and how it fares with rows left out."""
+
+    structure: Structure
+    standardised: Standardised
+    prior: WishartPrior
+    hyperparameters: dict[str, float]
+    losses: np.ndarray | None
+    n_evaluations: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The candidate chosen, and why."""
+
+    candidate: Candidate
+    reason: str
+    scores: dict[str, float]
+    margin: float | None
+    n_left_out: int
+    n_evaluations: int
+
+
+def choose(statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings) -> Choice:
+    """The prior of each structure, and the structure: the simplest within one standard error of the best."""
+    K, D = statistics.means.shape
+    work = K * max(D * D if shape(structure) == "full" else 20 * D for structure in settings.structures)
+    kept = kept.some(int(np.clip(_LEFT_OUT_WORK / work, _FEWEST_LEFT_OUT, _MOST_LEFT_OUT)))
+    several = len(settings.structures) > 1
+    candidates = [_candidate(statistics, structure, kept, settings, several) for structure in settings.structures]
+    n_evaluations = sum(candidate.n_evaluations for candidate in candidates)
+    scores: dict[str, float] = {
+        candidate.structure: float(np.average(candidate.losses, weights=kept.weights))
+        for candidate in candidates
+        if candidate.losses is not None
+    }
+    n_left_out = len(kept.codes) if scores else 0
+    if not several:
+        return Choice(candidates[0], "as asked for", scores, None, n_left_out, n_evaluations)
+    candidates.sort(key=lambda candidate: n_parameters(candidate.structure, K, D))
+    best = min(candidates, key=lambda candidate: scores[candidate.structure])
+    chosen = next(candidate for candidate in candidates if _as_good(candidate, best, kept.weights))
+    others = [score for structure, score in scores.items() if structure != chosen.structure]
+    margin = min(others) - scores[chosen.structure]
+    reason = "it predicts left-out rows best"
+    if chosen is not best:
+        reason = f"the simplest within one standard error of the best, {best.structure}, in predicting left-out rows"
+    return Choice(chosen, reason, scores, margin, n_left_out, n_evaluations)
+
+
+def _as_good(candidate: Candidate, best: Candidate, weights: np.ndarray) -> bool:
+    """Whether the difference in loss is within its standard error."""
+    assert candidate.losses is not None
+    assert best.losses is not None
+    difference = candidate.losses - best.losses
+    mean = np.average(difference, weights=weights)
+    error = np.sqrt(np.sum(weights * (difference - mean) ** 2)) / weights.sum()  # a weight of two is two rows
+    return bool(mean <= error)
+
+
+def _candidate(
+    statistics: ClassStatistics, structure: Structure, kept: KeptRows, settings: GaussianSettings, scored: bool
+) -> Candidate:
+    """The structure with the prior asked for, or the best one; scored if that is what chooses it, or if asked."""
+    D = statistics.means.shape[1]
+    given = settings.prior if isinstance(settings.prior, NormalInverseWishartPrior) else None
+    standardised = Standardised(statistics, None if given is None else given.origin(D), structure)
+    n_parts = max(1, min(4, len(kept.codes) // _ROWS_TO_SHARE))
+    rows = LeftOut(
+        (kept.X - standardised.origin) / standardised.unit, kept.codes, np.minimum(kept.weights, 1.0), kept.weights
+    )
+
+    parts = [slice(a, b) for a, b in pairwise(np.linspace(0, len(rows.codes), n_parts + 1).astype(int))]
+
+    def losses(prior: WishartPrior) -> np.ndarray:
+        def task(i: int) -> np.ndarray:
+            return _left_out_losses(standardised.statistics, prior, structure, rows.part(parts[i]), settings)
+
+        return np.concatenate(run_tasks(task, len(parts), settings.n_threads))
+
+    if settings.estimate == "mle":
+        prior = _weakest(structure, statistics)
+        return Candidate(structure, standardised, prior, {}, losses(prior) if scored else None, 0)
+    if given is not None:
+        prior = given.within(structure, standardised.unit, standardised.variance)
+        return Candidate(structure, standardised, prior, {}, losses(prior) if len(kept.codes) else None, 0)
+    N = float(statistics.counts.sum())
+    if settings.prior == "evidence":
+        bounds = (_BOUNDS[0][_JOINT], _BOUNDS[1][_JOINT])
+        bounds[0][-1] = np.log(_SMALLEST_SPREAD)
+
+        def objective(x: np.ndarray) -> float:
+            prior = _prior(np.insert(x, 2, -np.inf), structure, D, N)
+            return -log_evidence(standardised.statistics, prior, structure, None)
+
+        found = search(objective, [start[_JOINT] for start in _STARTS], bounds)
+        x = np.insert(found.x, 2, -np.inf)
+    else:
+        scale = N / max(float(kept.weights.sum()), 1e-300)
+
+        def objective(x: np.ndarray) -> float:
+            loss = scale * float(kept.weights @ losses(_prior(x, structure, D, N)))
+            return loss + 0.5 * float(np.sum(((x - _CENTRE) / _BELIEF) ** 2))
+
+        found = search(objective, _STARTS, _BOUNDS)
+        x = found.x
+    prior = _prior(x, structure, D, N)
+    hyperparameters = dict(zip(("kappa", "dof", "pooled", "spread"), np.exp(x).tolist(), strict=True))
+    final = losses(prior) if len(kept.codes) else None
+    return Candidate(structure, standardised, prior, hyperparameters, final, found.n_evaluations)
+
+
+def _prior(x: np.ndarray, structure: Structure, D: int, N: float) -> WishartPrior:
+    """From the logarithms of (kappa, v, pooled, spread)."""
+    kappa, v, pooled, spread = np.exp(x)
+    if shape(structure) == "full":
+        return WishartPrior(kappa, v + D - 1.0, v * spread * np.eye(D), v * pooled / N)
+    scale = np.full(D, v * spread) if shape(structure) == "diagonal" else np.array(v * spread * D)
+    return WishartPrior(kappa, v, scale, v * pooled / N)
+
+
+def _weakest(structure: Structure, statistics: ClassStatistics) -> WishartPrior:
+    """No prior but the ridge, so that singular classes can be compared as well."""
+    ridge = RIDGE[shape(structure)] * statistics.counts.sum() / len(statistics.counts)
+    D = statistics.means.shape[1]
+    scale = {"full": ridge * np.eye(D), "diagonal": np.full(D, ridge), "spherical": np.array(ridge * D)}
+    return WishartPrior(0.0, 0.0, scale[shape(structure)], 0.0)
+
+
+def _left_out_losses(
+    statistics: ClassStatistics, prior: WishartPrior, structure: Structure, rows: LeftOut, settings: GaussianSettings
+) -> np.ndarray:
+    """-log p(y_n | x_n, the other rows), (n,); zero where no other row of the class is known, none believed in."""
+    at = np.arange(len(rows.codes))
+    counts = np.tile(statistics.counts, (len(at), 1))
+    counts[at, rows.codes] -= rows.removed
+    with np.errstate(divide="ignore"):
+        joint = np.log(settings.frequencies(counts))
+    known = np.isfinite(joint[at, rows.codes])
+    joint += left_out_log_density(statistics, prior, structure, settings.estimate, rows)
+    losses = logsumexp(joint, axis=1) - joint[at, rows.codes]
+    return np.where(known, losses, 0.0)

@@ -1,0 +1,475 @@
+"""Gaussian generative classifiers: naive Bayes, linear and quadratic discriminant analysis, made Bayesian."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from posteriori.exceptions import ConvergenceWarning, SingularWarning
+from posteriori.gaussian.choice import KeptRows
+from posteriori.gaussian.densities import draw, log_joint, pulled_in
+from posteriori.gaussian.fit import GaussianFit, fit_gaussian
+from posteriori.gaussian.niw import RidgePrior
+from posteriori.gaussian.settings import gaussian_settings, validate_gaussian
+from posteriori.gaussian.statistics import ClassStatistics, Kind, class_statistics
+from posteriori.gaussian.structures import Structure, scatter_kind
+from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
+from posteriori.parameters import require_count, seed_from
+from posteriori.rows.blocks import Blocks
+from posteriori.rows.features import AnyFeatures
+from posteriori.rows.products import logits
+from posteriori.rows.reading import (
+    adopt_features,
+    check_features,
+    read_for_fit,
+    read_for_prediction,
+    read_labels,
+    remember_features,
+)
+from posteriori.rows.target import Target
+from posteriori.softmax.regression import SoftmaxRegression
+from posteriori.threads import one_blas_thread, usable_threads
+
+__all__ = ["GaussianClassifier"]
+
+_DIAGONAL: tuple[Structure, ...] = ("diagonal", "tied_diagonal", "spherical")
+_MOST_KEPT = 4000
+"""Rows kept to judge priors by."""
+_MOST_SCATTER = 5e7
+"""Numbers in all scatter matrices that "auto" will keep."""
+_FAR = 1e4
+"""Logits at the origin beyond which rows are shifted before they are multiplied."""
+
+
+class GaussianClassifier(ClassifierMixin, BaseEstimator):
+    r"""Gaussian classes: p(k | x) ~ pi_k N(x; mu_k, Sigma_k), by maximum likelihood, MAP, or integrated out.
+
+    One class for what is known as Gaussian naive Bayes (`covariance="diagonal"`), linear ("tied") and quadratic
+    ("full") discriminant analysis. By default all parameters are integrated out: classes have Student t densities, and
+    probabilities know how few rows they rest on. The data are read once.
+
+    Parameters
+    ----------
+    covariance : {"auto", "full", "tied", "diagonal", "tied_diagonal", "spherical"}, default "auto"
+        A matrix for each class, one for all; variances for each class, one set for all; one variance for each class.
+        "auto" takes the simplest that predicts left-out rows as well as the best, within one standard error.
+    estimate : {"bayes", "map", "mle"}, default "bayes"
+    prior : {"predictive", "evidence"}, NormalInverseWishartPrior or RidgePrior, default "predictive"
+        "predictive" chooses strength and scale by the conditional log-probability of left-out rows, "evidence" by the
+        joint evidence of X and y. `RidgePrior` is for "map". Not used by "mle".
+    class_prior : None, (K,) array or dict, default None
+        Class probabilities, in the order of `classes_` or by class; None estimates them.
+    classes : array-like, optional
+        All classes there are: those without rows keep their place in `classes_`. For a target of shape (n, K) also the
+        order of its columns.
+    random_state : int, RandomState or None
+        For `sample`, and for which rows are left out where there are very many.
+    n_jobs : int, optional
+        Threads; None means the usable cores, capped by OMP_NUM_THREADS.
+    device : None, "cpu" or "gpu"
+        Where statistics are taken, as in `SoftmaxRegression`; predictions are made on the host.
+
+    Attributes
+    ----------
+    means_ : ndarray (K, D)
+    covariances_ : ndarray (K, D, D), (D, D) tied, (K, D) diagonal, (D,) tied diagonal, (K,) spherical
+        With "bayes" the mode, as with "map"; predictions then rest on the whole posterior.
+    class_prior_ : ndarray (K,)
+    class_count_ : ndarray (K,)
+        Weight of the rows of each class.
+    prior_ : NormalInverseWishartPrior, RidgePrior or None
+        As used, in the data's units: passed back, it gives the same fit.
+    log_evidence_ : float
+        log p(X, y) under `prior_`. With "predictive" that prior owes its pooled part to the same rows: this is then no
+        marginal likelihood to compare with others; with "evidence" it is. For "mle" and `RidgePrior`, which have no
+        proper prior, Schwarz's approximation (BIC).
+    solution_ : GaussianSolution
+        Structure, scores of the structures, hyperparameters, ridges.
+    classes_, n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    Missing values (NaN) are left out of the product of diagonal densities; other structures refuse them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = GaussianClassifier("tied").fit(X, y)
+    >>> model.predict_proba(X[:1]).round(3)
+    array([[1., 0., 0.]])
+    """
+
+    def __init__(
+        self,
+        covariance: str = "auto",
+        *,
+        estimate: str = "bayes",
+        prior: Any = "predictive",
+        class_prior: Any = None,
+        classes: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        device: str | None = None,
+    ) -> None:
+        self.covariance = covariance
+        self.estimate = estimate
+        self.prior = prior
+        self.class_prior = class_prior
+        self.classes = classes
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.covariance in ("auto", "diagonal", "tied_diagonal")
+        return tags
+
+    means_ = property(lambda self: self._fit.means)
+    covariances_ = property(lambda self: self._fit.covariances)
+    class_prior_ = property(lambda self: self._fit.class_prior)
+    prior_ = property(lambda self: self._fit.prior)
+    log_evidence_ = property(lambda self: self._fit.log_evidence)
+    solution_ = property(lambda self: self._fit.solution)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianClassifier:
+        """Fit the model in one pass over the rows.
+
+        Parameters
+        ----------
+        X : table (pandas, polars, Arrow), array or scipy.sparse matrix, (n, D)
+        y : array-like (n,) of labels, (n, K) of probabilities or counts, or the name of a column of X
+        sample_weight : array-like (n,), number, or the name of a column of X, optional
+
+        Returns
+        -------
+        self
+        """
+        validate_gaussian(self)
+        features, target, named = read_for_fit(X, y, sample_weight, self.classes, None, device=self.device)
+        gaussian_settings(self, target.classes, features.shape[1])
+        statistics, kept, n_passes = self._read(features, target)
+        fitted = self._derive(statistics, kept, target.classes)
+        fitted = replace(fitted, solution=replace(fitted.solution, n_passes=n_passes))
+        remember_features(self, features, named)
+        self._statistics, self._kept = statistics, kept
+        self._fitted: GaussianFit | None = fitted
+        self.classes_, self.class_count_ = target.classes, statistics.counts
+        _warn_of(fitted)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> GaussianClassifier:
+        """Add rows to those seen so far, by `fit` or `partial_fit`: the result is that of all rows at once.
+
+        Statistics merge exactly, in any order. Priors and structure are chosen anew when they are next asked for; of
+        the rows themselves at most 4,000, each as likely as any other, are kept for that.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        classes : array-like, optional
+            All classes; needed at the first call unless the estimator's `classes` or these rows hold them all.
+
+        Returns
+        -------
+        self
+        """
+        validate_gaussian(self)
+        before: ClassStatistics | None = getattr(self, "_statistics", None)
+        if before is not None and classes is not None and list(np.unique(classes)) != list(self.classes_):
+            raise ValueError(
+                f"classes={list(classes)!r} differ from those of the first call, {list(self.classes_)!r}: pass the "
+                "same ones, or None."
+            )
+        declared = self.classes_ if before is not None else classes if classes is not None else self.classes
+        features, target, named = read_for_fit(X, y, sample_weight, declared, None, device=self.device)
+        if before is not None:
+            check_features(self, features)
+        gaussian_settings(self, target.classes, features.shape[1])
+        auto = self.covariance == "auto" and before is not None and before.kind == "diagonal"
+        statistics, kept, _ = self._read(features, target, "diagonal" if auto else None)
+        if before is not None:
+            if before.kind not in (statistics.kind, "full"):
+                raise ValueError(
+                    f"covariance={self.covariance!r} needs more than was kept of the rows before, their "
+                    f"{'variances' if before.kind == 'diagonal' else 'scatter within classes'}: fit all rows again."
+                )
+            before = before.reduced(statistics.kind)
+            if self._kept.n_seen > 0 and len(self._kept.codes) == 0:
+                self._require_nothing_sought()
+            statistics, kept = before + statistics, self._kept.merged(kept, _MOST_KEPT, self._rng())
+        else:
+            remember_features(self, features, named)
+        self._statistics, self._kept, self._fitted = statistics, kept, None
+        self.classes_, self.class_count_ = target.classes, statistics.counts
+        return self
+
+    def predict_joint_log_proba(self, X: Any) -> np.ndarray:
+        """Joint log-probabilities log p(x, k), (n, K)."""
+        return self._joint_of(read_for_prediction(self, X, self.device)).T
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the class probabilities, (n, K): exact, however small."""
+        return self._finished(X, log_softmax_in_place).T
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities p(k | x), (n, K), by Bayes' rule."""
+        return self._finished(X, softmax_in_place).T
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row, (n,)."""
+        best = self._logits(X).argmax(axis=0)
+        return self.classes_[best]
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-probabilities, (n, K); for two classes the log-odds of the second, (n,)."""
+        F = self._logits(X)
+        if len(F) > 2:
+            return log_softmax_in_place(F).T
+        with np.errstate(invalid="ignore"):
+            return np.nan_to_num(F[1] - F[0], nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+    def log_odds(self, X: Any, i: Any, j: Any) -> np.ndarray:
+        """h_ij(x) = log p(i | x) - log p(j | x) of two classes, (n,): positive where i is the better guess."""
+        F = self._logits(X)
+        a, b = self._code(i, "i"), self._code(j, "j")
+        with np.errstate(invalid="ignore"):
+            odds = F[a] - F[b]
+        return np.nan_to_num(odds, nan=0.0, posinf=np.inf, neginf=-np.inf)  # neither class is possible
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log densities log p(x), (n,): how much a row is like those of the fit; the lowest are outliers."""
+        F = self._joint_of(read_for_prediction(self, X, self.device))
+        return np.logaddexp.reduce(F, axis=0)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; y and sample_weight may be names of columns of X."""
+        return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """New rows (n, D) and their classes (n,), drawn from the predictive distribution."""
+        check_is_fitted(self)
+        require_count("n_samples", n_samples, 1)
+        given = self.random_state if random_state is None else random_state
+        rng = np.random.default_rng(check_random_state(given).randint(2**31))
+        X, codes = draw(self._fit.densities, int(n_samples), rng)
+        return X, self.classes_[codes]
+
+    def to_softmax(self) -> SoftmaxRegression:
+        """The softmax regression with exactly the same probabilities, for tied covariances under "mle" or "map"."""
+        check_is_fitted(self)
+        linear = self._fit.densities.linear()
+        if linear is None:
+            structure = self.solution_.structure
+            if self._fit.densities.student:
+                raise ValueError(
+                    "estimate='bayes' gives Student t classes, whose log-odds are not linear in x: there is no softmax "
+                    "regression like it. Use estimate='map'."
+                )
+            raise ValueError(
+                f"Classes with a covariance of their own ({structure!r}) have log-odds that are quadratic in x: there "
+                "is no softmax regression like it. Use covariance='tied' or 'tied_diagonal'."
+            )
+        model = SoftmaxRegression(classes=None if self.classes is None else list(self.classes))
+        coef, intercept = linear[0], linear[1] - linear[0] @ self._fit.densities.origin
+        model.classes_, model._not_features = self.classes_, self._not_features
+        adopt_features(model, self)
+        model.coef_, model.intercept_, model.n_iter_ = coef, np.maximum(intercept, -1e300), 0
+        return model
+
+    def _code(self, label: Any, argument: str) -> int:
+        found = np.flatnonzero(self.classes_ == label)
+        if len(found) == 0:
+            raise ValueError(f"{argument}={label!r} is not among the classes {self.classes_.tolist()}.")
+        return int(found[0])
+
+    def _finished(self, X: Any, finish: Callable[[np.ndarray], Any]) -> np.ndarray:
+        """Logits turned into what is asked for, in place: block by block, and again from the whole if that fails."""
+        features = read_for_prediction(self, X, self.device)
+        F = self._map_rows(features, finish)
+        if np.isnan(F).any():
+            F = self._logits_of(features)
+            finish(F)
+        return F
+
+    def _logits(self, X: Any) -> np.ndarray:
+        """What log p(k | x) is up to a number for each row, (K, n)."""
+        return self._logits_of(read_for_prediction(self, X, self.device))
+
+    def _logits_of(self, features: AnyFeatures) -> np.ndarray:
+        F = self._map_rows(features)
+        return F if np.isfinite(F).all() else self._joint_of(features)
+
+    def _map_rows(self, features: AnyFeatures, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
+        """Logits, (K, n), by products with coefficients alone where they are linear in x."""
+        linear, origin = self._fit.densities.linear(), self._fit.densities.origin
+        with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
+            far = linear is not None and np.abs(linear[0] @ origin).max() > _FAR
+            if linear is None or (far and self._blocks(features).sparse):
+                return self._blocks(features).map_rows(log_joint, self._fit.densities, finish)
+            coef, intercept = linear
+            blocks = self._blocks(features, origin if far else None)
+            theta = np.column_stack([coef, intercept if far else intercept - coef @ origin])
+            return blocks.map_rows(_finished_logits, theta, finish)
+
+    def _blocks(self, features: AnyFeatures, shift: np.ndarray | None = None) -> Blocks:
+        return features.blocks(None, len(self.classes_), shift=shift, n_threads=usable_threads(self.n_jobs))
+
+    def _joint_of(self, features: AnyFeatures) -> np.ndarray:
+        """Joint log-probabilities, (K, n)."""
+        densities = self._fit.densities
+        with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
+            blocks = self._blocks(features)
+            F = blocks.map_rows(log_joint, densities)
+            best = F.max(axis=0)
+            if np.isfinite(best).all():
+                return F
+            self._refuse(features, densities.structure)
+            # finite, but so far away that squares overflow: judged from as far as can be told
+            far = np.flatnonzero(~np.isfinite(best))
+            X = blocks.take(far)
+            X = X.toarray() if sp.issparse(X) else X
+            F[:, far] = log_joint(pulled_in(X, densities), densities)
+        return np.where(np.isnan(F), densities.log_prior[:, None], F)
+
+    def _read(
+        self, features: AnyFeatures, target: Target, kind: Kind | None = None
+    ) -> tuple[ClassStatistics, KeptRows, int]:
+        """Statistics of the rows, in as much detail as is needed, some of the rows themselves, and passes made."""
+        K, D = len(target.classes), features.shape[1]
+        auto = self.covariance == "auto"
+        if kind is None and auto:
+            kind = "full" if K * D * D <= _MOST_SCATTER else "diagonal"
+        elif kind is None:
+            kind = scatter_kind(self.covariance)
+        blocks = features.blocks(target, K, n_threads=usable_threads(self.n_jobs))
+        with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
+            statistics = blocks.map_sum(class_statistics, K, kind, coarse=kind == "full")
+            if auto and kind == "full" and np.isnan(statistics.means).any():
+                statistics = blocks.map_sum(class_statistics, K, "diagonal")
+        if not (np.isfinite(statistics.means).all() and np.isfinite(statistics.scatter).all()):
+            self._refuse(features, "diagonal" if statistics.kind == "diagonal" else self.covariance)
+            raise ValueError("X holds values so large that their squares overflow: rescale it.")
+        if self.covariance == "spherical" and not statistics.complete:
+            self._refuse(features, self.covariance)
+        return statistics, self._keep(blocks, target), blocks.n_passes
+
+    def _refuse(self, features: AnyFeatures, structure: str) -> None:
+        """Raise if a value is infinite, or missing where that is not allowed."""
+        missing_allowed = structure in ("diagonal", "tied_diagonal")
+        try:
+            features.require_finite(missing_allowed=missing_allowed)
+        except ValueError as error:
+            if missing_allowed or "NaN" not in str(error):
+                raise
+            advice = "covariance='diagonal' and 'tied_diagonal' leave missing values out."
+            raise ValueError(f"{error} Or leave them to us: {advice}") from None
+
+    def _keep(self, blocks: Blocks, target: Target) -> KeptRows:
+        """Some rows to judge priors by; a row with soft labels counts once for each class it may be of."""
+        most = _MOST_KEPT if self._judges else 0
+        X, Y, c = blocks.some(most, self._rng())
+        X = X.toarray() if sp.issparse(X) else X
+        weights = np.ones(len(X)) if c is None else c
+        if Y.ndim == 1:
+            return KeptRows(X, Y, weights, target.n_counted)
+        n, k = np.nonzero(Y)
+        return KeptRows(X[n], k, weights[n] * Y[n, k], target.n_counted).some(most)
+
+    @property
+    def _judges(self) -> bool:
+        """Whether anything is to be chosen by left-out rows."""
+        return self.covariance == "auto" or not (self.estimate == "mle" or isinstance(self.prior, RidgePrior))
+
+    def _require_nothing_sought(self) -> None:
+        """Raise if covariance or prior is to be chosen by rows."""
+        sought = {}  # each with what needs no rows
+        if self.covariance == "auto":
+            sought["covariance='auto'"] = "a covariance that is not 'auto'"
+        if self.estimate != "mle" and self.prior == "predictive":
+            sought["prior='predictive'"] = "prior='evidence'"
+        if sought:
+            raise ValueError(
+                f"{' and '.join(sought)} {'is' if len(sought) == 1 else 'are'} chosen by left-out rows, and of the "
+                "rows before none were kept: a stored model has none, nor has one that had nothing to choose by them. "
+                f"Fit all rows again, or set {' and '.join(sought.values())}."
+            )
+
+    def _rng(self) -> np.random.Generator:
+        return np.random.default_rng(seed_from(self.random_state))
+
+    def _derive(self, statistics: ClassStatistics, kept: KeptRows, classes: np.ndarray) -> GaussianFit:
+        settings = gaussian_settings(self, classes, statistics.means.shape[1])
+        why = ""
+        if self.covariance == "auto" and statistics.kind == "diagonal":
+            missing = not statistics.complete or bool(np.isnan(kept.X).any())
+            allowed = _DIAGONAL[:2] if missing else _DIAGONAL
+            settings = replace(settings, structures=allowed)
+            large = len(classes) * statistics.means.shape[1] ** 2 > _MOST_SCATTER
+            why = (
+                "values are missing"
+                if missing
+                else "matrices would be too large"
+                if large
+                else "only variances are known"
+            )
+        with one_blas_thread():
+            fitted = fit_gaussian(statistics, kept, settings, classes)
+        if why:
+            solution = replace(fitted.solution, structure_reason=f"{fitted.solution.structure_reason} ({why})")
+            fitted = replace(fitted, solution=solution)
+        return fitted
+
+    @property
+    def _fit(self) -> GaussianFit:
+        """What follows from the rows seen: derived when it is first asked for, as more rows may come before."""
+        fitted: GaussianFit | None = self.__dict__.get("_fitted")
+        if fitted is None:
+            if "_statistics" not in self.__dict__:
+                raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
+            fitted = self._fitted = self._derive(self._statistics, self._kept, self.classes_)
+            _warn_of(fitted)
+        return fitted
+
+
+def _warn_of(fitted: GaussianFit) -> None:
+    ridges = fitted.solution.ridges
+    if ridges:
+        warnings.warn(
+            f"The covariance of {_some(list(ridges))} is singular: {max(ridges.values()):g} of all rows' variances "
+            "was added to its diagonal (solution_.ridges). Use estimate='bayes' or 'map', which need no ridge.",
+            SingularWarning,
+            stacklevel=4,
+        )
+    if not fitted.solution.converged:
+        warnings.warn(
+            "Means and covariances under the ridge prior had not settled: two modes are nearly alike. Use another "
+            "strength, or a NormalInverseWishartPrior.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _finished_logits(X: Any, theta: np.ndarray, finish: Callable[[np.ndarray], Any] | None) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        F = logits(X, theta)
+        if finish is not None:
+            finish(F)
+    return F
+
+
+def _some(labels: list[Any], most: int = 5) -> str:
+    """The first labels, for a message."""
+    shown = ", ".join(repr(label) for label in labels[:most])
+    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in all)"

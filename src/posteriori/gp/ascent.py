@@ -1,0 +1,170 @@
+"""Climbing an energy whose steps are compiled in chunks: when to slow down, when to stop, what to do about NaN.
+
+The learning rate stays as it is while the energy rises by more than `tol` of its own size from one chunk to the next;
+then it is cut, and after the third cut the climb ends. So the energy decides, not a number of epochs.
+
+Where rows come in batches or samples, energies are noisy, and slow progress hides in the noise. Then a line is laid
+through the second half of all chunks since the last cut, and its rise must exceed `tol` and twice its standard error:
+the longer a rate has served, the slower a rise is seen. Long steps wander about in the noise, and shorter ones need
+time to make up for it: every rate serves at least half as long as the one before, and the first two cuts come at the
+latest when a half and three quarters of all steps are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posteriori.solvers.solution import Status
+
+__all__ = ["NOT_FINITE", "Ascent", "Chunk", "Position", "ascend"]
+
+_CUT = 0.3
+_CUTS = 3
+_FEWEST = 5
+"""Points that a line is laid through, at least."""
+_JITTERS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+"""What is added to the diagonal of K_zz, in units of its mean, if less did not do."""
+
+
+NOT_FINITE = (
+    "The energy ceased to be finite, even with a jitter of {:g} on the diagonal of the kernel matrix of the inducing "
+    "inputs: check X for columns of extreme scale, or use fewer inducing inputs."
+)
+
+
+class Chunk(NamedTuple):
+    """How far a climb has come, for those who watch."""
+
+    n_steps: int
+    energy: float
+    rate: float
+    seconds: float
+
+
+class Position(NamedTuple):
+    """Where a climb stands, apart from its state: all it needs to go on."""
+
+    n_steps: int
+    rate: float
+    n_cuts: int = 0
+    since: tuple[float, ...] = ()
+    """Energies of the chunks since the last cut."""
+    n_before: int = 0
+    """Chunks between the last two cuts."""
+    jitter: float = _JITTERS[0]
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """Where a climb ended."""
+
+    state: Any
+    status: Status
+    n_steps: int
+    jitter: float
+    trace: list[Chunk] = field(repr=False)
+
+    @property
+    def energy(self) -> float:
+        """The last that was seen."""
+        return self.trace[-1].energy if self.trace else -np.inf
+
+
+def ascend(
+    advance: Callable[[Any, int, float, float], tuple[Any, np.ndarray]],
+    state: Any,
+    at: Position,
+    *,
+    tol: float,
+    max_iter: int,
+    noisy: int = 0,
+    watch: Callable[[Any, Position, Chunk], None] | None = None,
+) -> Ascent:
+    """Climb until the energy rises no more; the best state seen is kept or, if energies are noisy, the last.
+
+    Parameters
+    ----------
+    advance : callable
+        From (state, steps taken, rate, jitter) to (state, energies of the steps): one compiled chunk.
+    state
+        Where to begin; replaced, never changed.
+    at : Position
+        Steps taken so far and the learning rate.
+    tol : float
+        Relative rise of the energy that is worth going on for.
+    max_iter : int
+        Steps, at most.
+    noisy : int
+        If energies are of batches or samples: how many chunks make a mean to be compared; 0 if there is no noise.
+    watch : callable, optional
+        Told of every chunk.
+
+    Raises
+    ------
+    FloatingPointError
+        If the energy is not finite, whatever the jitter.
+    """
+    began = perf_counter()
+    trace: list[Chunk] = []
+    best = (-np.inf, state)
+    status = Status.ITERATION_LIMIT
+    try:
+        while at.n_steps < max_iter and at.n_cuts < _CUTS:
+            after, energies = advance(state, at.n_steps, at.rate, at.jitter)
+            if not np.isfinite(energies).all():
+                at, state = _steadier(at), best[1]
+                continue
+            state = after
+            now = float((energies if noisy else energies[len(energies) // 2 :]).mean())
+            at = at._replace(n_steps=min(at.n_steps + len(energies), max_iter), since=(*at.since, now))
+            if noisy or now >= best[0]:
+                best = (now, state)
+            if _rests_in_noise(at, noisy, tol, max_iter) if noisy else _rests(at.since, tol):
+                at = at._replace(
+                    n_cuts=at.n_cuts + 1,
+                    rate=_CUT * at.rate,
+                    since=() if noisy else at.since[-1:],
+                    n_before=len(at.since),
+                )
+            trace.append(Chunk(at.n_steps, now, at.rate, perf_counter() - began))
+            if watch is not None:
+                watch(state, at, trace[-1])
+        if at.n_cuts >= _CUTS:
+            status = Status.CONVERGED
+    except KeyboardInterrupt:
+        if not trace:
+            raise
+        status = Status.INTERRUPTED
+    return Ascent(best[1], status, at.n_steps, at.jitter, trace)
+
+
+def _rests(energies: Sequence[float], tol: float) -> bool:
+    """Whether the last chunk is hardly higher than the one before."""
+    return len(energies) > 1 and bool(energies[-1] - energies[-2] < tol * max(abs(energies[-1]), 1.0))
+
+
+def _rests_in_noise(at: Position, together: int, tol: float, max_iter: int) -> bool:
+    """Whether a line through the second half of the energies hardly rises, or no more than by chance."""
+    if at.n_cuts < _CUTS - 1 and at.n_steps >= (1.0 - 0.5 ** (at.n_cuts + 1)) * max_iter:
+        return True
+    n = len(at.since) // (2 * together)
+    if n < _FEWEST or len(at.since) < 0.5 * at.n_before:
+        return False
+    late = np.array(at.since[-n * together :]).reshape(n, together).mean(axis=1)
+    x = np.arange(n) - 0.5 * (n - 1)
+    slope = x @ late / (x @ x)
+    error = np.sqrt(((late - late.mean() - slope * x) ** 2).sum() / (n - 2) / (x @ x))
+    return bool(n * slope < max(tol * max(abs(late.mean()), 1.0), 2.0 * n * error))
+
+
+def _steadier(at: Position) -> Position:
+    """More jitter and shorter steps, if there is any left to try."""
+    larger = [value for value in _JITTERS if value > at.jitter]
+    if not larger:
+        raise FloatingPointError(NOT_FINITE.format(at.jitter))
+    return at._replace(jitter=larger[0], rate=0.5 * at.rate, since=())

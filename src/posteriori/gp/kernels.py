@@ -1,0 +1,467 @@
+"""Kernels as a user writes them: RBF() + 0.5 * Linear(), with lengthscales to be learned or given.
+
+A kernel describes; `gram` computes, from a tree of free parameters (logarithms, so that any value is valid) that an
+optimiser can move. Neither needs JAX: the arrays passed in decide which library computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+
+from posteriori.maths import covariance_functions as maths
+from posteriori.parameters import Parameters
+
+__all__ = ["ARD", "RBF", "Constant", "Kernel", "Linear", "Matern", "Product", "Sum"]
+
+Array = Any
+Free = dict[str, Any]
+"""Free parameters: of a leaf its logarithms, of a sum or product those of both parts."""
+
+
+_ARD_SPREAD = 1.0
+"""Standard deviation of log-lengthscales about their mean: what keeps many features from being fitted one by one."""
+_SPREAD = 2.0
+"""Standard deviation of that mean, and of log-variances, about where they start."""
+
+
+class Kernel(Parameters):
+    """A covariance function. Kernels add, multiply, and are scaled by numbers."""
+
+    __array_ufunc__ = None  # arrays times kernels are refused, not spread over their elements
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; those of a part as part__name."""
+        params = super().get_params(deep)
+        if deep:
+            for name, part in list(params.items()):
+                if isinstance(part, Kernel):
+                    params |= {f"{name}__{inner}": value for inner, value in part.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name: whole parts first, then what is in them."""
+        super().set_params(**{name: value for name, value in params.items() if "__" not in name})
+        for name, value in params.items():
+            part, _, rest = name.partition("__")
+            if rest:
+                if not isinstance(getattr(self, part, None), Kernel):
+                    raise ValueError(
+                        f"{type(self).__name__} has no parameter {name!r}: there are {[*self.get_params()]}."
+                    )
+                getattr(self, part).set_params(**{rest: value})
+        return self
+
+    def __add__(self, other: Kernel | float) -> Sum:
+        return Sum(self, _as_kernel(other))
+
+    def __radd__(self, other: float) -> Sum:
+        return Sum(_as_kernel(other), self)
+
+    def __mul__(self, other: Kernel | float) -> Product:
+        return Product(self, _as_kernel(other))
+
+    def __rmul__(self, other: float) -> Product:
+        return Product(_as_kernel(other), self)
+
+    def _key(self) -> tuple[Any, ...]:
+        """What makes two kernels the same, however their numbers were written."""
+        return (type(self).__name__, *(_comparable(value) for value in self.get_params(deep=False).values()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kernel) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def start(self, D: int, typical: float) -> Free:
+        """Free parameters to begin with, for D features and a typical distance between rows."""
+        raise NotImplementedError
+
+    def gram(self, free: Free, X: Array, Z: Array) -> Array:
+        """Covariances of the rows of X and Z, (n, m)."""
+        raise NotImplementedError
+
+    def diagonal(self, free: Free, X: Array) -> Array:
+        """Variances of the rows of X, (n,)."""
+        raise NotImplementedError
+
+    def learned(self, free: Free, unit: np.ndarray) -> Kernel:
+        """The same kernel with its parameters in the data's units, `unit` being that of each feature."""
+        raise NotImplementedError
+
+    def in_units(self, unit: np.ndarray) -> Kernel:
+        """The same kernel for features that were divided by `unit`."""
+        raise NotImplementedError
+
+    def of_features(self, kept: np.ndarray, D: int) -> Kernel:
+        """The same kernel of some of D features."""
+        return self
+
+    def structure(self) -> Kernel:
+        """The same kernel without the numbers where learning begins: what has to be compiled."""
+        raise NotImplementedError
+
+    def lengthscales(self) -> np.ndarray | None:
+        """Those of the first part that has any, or None."""
+        return None
+
+    def learnable(self) -> dict[str, Any]:
+        """Which of the free parameters may move: a tree of True and False like that of `start`."""
+        raise NotImplementedError
+
+    def log_prior(self, free: Free, start: Free) -> Array:
+        """Log-density of the free parameters, up to a constant."""
+        raise NotImplementedError
+
+    def validate(self) -> None:
+        """Raise unless the parameters make sense."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class _Scaled(Kernel):
+    """A kernel of inputs divided by lengthscales."""
+
+    lengthscale: float | Sequence[float] | None = None
+    ard: bool = True
+    fixed: bool = False
+
+    def start(self, D: int, typical: float) -> Free:
+        given = typical if self.lengthscale is None else self.lengthscale
+        values = np.asarray(given, dtype=np.float64)
+        if values.ndim == 1 and values.shape != (D,):
+            raise ValueError(self._wrong_count(values.size, D))
+        if self.ard:
+            return {"log_lengthscale": np.log(np.broadcast_to(values, (D,)))}
+        return {"log_lengthscale": np.log(values).mean(keepdims=True).reshape(1)}
+
+    def learnable(self) -> dict[str, Any]:
+        return {"log_lengthscale": not self.fixed}
+
+    def learned(self, free: Free, unit: np.ndarray) -> Kernel:
+        return replace(
+            self, lengthscale=_plain(np.exp(np.asarray(free["log_lengthscale"])) * self._proportions() * unit)
+        )
+
+    def _proportions(self) -> np.ndarray:
+        """Where one free number moves several lengthscales: their ratios to its start, which stay."""
+        if self.ard or self.lengthscale is None or np.ndim(self.lengthscale) == 0:
+            return np.ones(())
+        logs = np.log(np.asarray(self.lengthscale, dtype=np.float64))
+        return np.exp(logs - logs.mean())
+
+    def in_units(self, unit: np.ndarray) -> Kernel:
+        if self.lengthscale is None:
+            return self
+        values = np.asarray(self.lengthscale, dtype=np.float64)
+        if values.ndim == 1 and values.shape != unit.shape:
+            raise ValueError(self._wrong_count(values.size, unit.size))
+        return replace(self, lengthscale=_plain(values / unit))
+
+    def of_features(self, kept: np.ndarray, D: int) -> Kernel:
+        if np.shape(self.lengthscale if self.lengthscale is not None else 0.0) != (D,):
+            return self
+        return replace(self, lengthscale=_plain(np.asarray(self.lengthscale, dtype=np.float64)[kept]))
+
+    def structure(self) -> Kernel:
+        return replace(self, lengthscale=None if self._proportions().ndim == 0 else self.lengthscale)
+
+    def _wrong_count(self, given: int, needed: int) -> str:
+        name = type(self).__name__
+        return f"{name} has {given} lengthscales: one number, or one for each of {needed} features is needed."
+
+    def validate(self) -> None:
+        name = type(self).__name__
+        if self.lengthscale is not None:
+            values = _numbers(self.lengthscale)
+            if values.ndim > 1 or values.size == 0 or not (np.isfinite(values) & (values > 0.0)).all():
+                raise ValueError(
+                    f"{name}'s lengthscale={self.lengthscale!r} must be positive: a number, or one a feature."
+                )
+        if not isinstance(self.ard, (bool, np.bool_)) or not isinstance(self.fixed, (bool, np.bool_)):
+            raise ValueError(f"{name}'s ard={self.ard!r} and fixed={self.fixed!r} must be True or False.")
+
+    def lengthscales(self) -> np.ndarray | None:
+        return None if self.lengthscale is None else np.asarray(self.lengthscale, dtype=np.float64)
+
+    def log_prior(self, free: Free, start: Free) -> Array:
+        values, centre = free["log_lengthscale"], free["log_lengthscale"].mean()
+        apart = values - centre
+        return (
+            -0.5 * (apart * apart).sum() / _ARD_SPREAD**2
+            - 0.5 * ((centre - start["log_lengthscale"].mean()) / _SPREAD) ** 2
+        )
+
+    def scaled(self, free: Free, X: Array) -> Array:
+        """X divided by the lengthscales."""
+        xp = X.__array_namespace__()
+        return X / (xp.exp(free["log_lengthscale"]) * xp.asarray(self._proportions()))
+
+
+@dataclass(eq=False)
+class RBF(_Scaled):
+    r"""The squared-exponential kernel exp(-1/2 sum_d (x_d - z_d)^2 / l_d^2): smooth functions.
+
+    Parameters
+    ----------
+    lengthscale : number, one number for each feature, or None
+        Where learning begins, in the units of the features; None takes the median distance between rows.
+    ard : bool
+        A lengthscale for each feature, the inverse of its relevance, or one for all.
+    fixed : bool
+        Keep the lengthscales as given.
+    """
+
+    def gram(self, free: Free, X: Array, Z: Array) -> Array:
+        return maths.rbf(self.scaled(free, X), self.scaled(free, Z))
+
+    def diagonal(self, free: Free, X: Array) -> Array:
+        return X.__array_namespace__().ones(X.shape[0])
+
+
+@dataclass(eq=False)
+class Matern(_Scaled):
+    """The Matern kernel of order 1/2, 3/2 or 5/2: functions that can be differentiated 0, 1 or 2 times.
+
+    Parameters
+    ----------
+    lengthscale, ard, fixed
+        As for `RBF`.
+    order : {0.5, 1.5, 2.5}
+    """
+
+    order: float = 2.5
+
+    def gram(self, free: Free, X: Array, Z: Array) -> Array:
+        return maths.matern(self.scaled(free, X), self.scaled(free, Z), self.order)
+
+    def diagonal(self, free: Free, X: Array) -> Array:
+        return X.__array_namespace__().ones(X.shape[0])
+
+    def validate(self) -> None:
+        super().validate()
+        if self.order not in maths.MATERN_ORDERS:
+            raise ValueError(f"Matern's order={self.order!r} is unknown: use one of {[*maths.MATERN_ORDERS]}.")
+
+
+@dataclass(eq=False)
+class Linear(_Scaled):
+    r"""The linear kernel sum_d x_d z_d / l_d^2, of features that were centred: functions that are linear.
+
+    Parameters
+    ----------
+    lengthscale, ard, fixed
+        As for `RBF`; the default is one lengthscale for all features.
+    reach : number, optional
+        How far out functions stay linear before they return to zero: the kernel is multiplied by
+        exp(-(|x|^2 + |z|^2) / (2 reach^2)), x in standard deviations of the features, or within `ARD` in its
+        lengthscales. None: for ever, and predictions far from all data are as sure as a straight line can make them.
+    """
+
+    ard: bool = False
+    reach: float | None = None
+
+    def gram(self, free: Free, X: Array, Z: Array) -> Array:
+        plain = maths.linear(self.scaled(free, X), self.scaled(free, Z))
+        return plain * self._fading(X)[:, None] * self._fading(Z)[None, :]
+
+    def diagonal(self, free: Free, X: Array) -> Array:
+        scaled = self.scaled(free, X) * self._fading(X)[:, None]
+        return (scaled * scaled).sum(axis=1)
+
+    def _fading(self, X: Array) -> Array:
+        xp = X.__array_namespace__()
+        if self.reach is None:
+            return xp.ones(X.shape[0])
+        return xp.exp(-0.5 * (X * X).sum(axis=1) / self.reach**2)
+
+    def validate(self) -> None:
+        super().validate()
+        if self.reach is not None and not 0.0 < float(_numbers(self.reach)) < np.inf:
+            raise ValueError(f"Linear's reach={self.reach!r} must be None or a positive number.")
+
+
+@dataclass(eq=False)
+class ARD(_Scaled):
+    """A kernel of features divided by lengthscales, one for each feature, that all its parts share.
+
+    Parameters
+    ----------
+    inner : Kernel
+        Of the scaled features; its own lengthscales are in their unit.
+    lengthscale, fixed
+        As for `RBF`.
+    """
+
+    inner: Kernel = field(default_factory=lambda: RBF(1.0, ard=False, fixed=True))
+
+    def start(self, D: int, typical: float) -> Free:
+        return {**super().start(D, typical), "inner": self.inner.start(D, 1.0)}
+
+    def learnable(self) -> dict[str, Any]:
+        return {**super().learnable(), "inner": self.inner.learnable()}
+
+    def learned(self, free: Free, unit: np.ndarray) -> Kernel:
+        values = np.exp(np.asarray(free["log_lengthscale"])) * self._proportions() * unit
+        return replace(self, lengthscale=_plain(values), inner=self.inner.learned(free["inner"], np.ones(())))
+
+    def structure(self) -> Kernel:
+        return replace(self, lengthscale=None, ard=True, inner=self.inner.structure())
+
+    def log_prior(self, free: Free, start: Free) -> Array:
+        return super().log_prior(free, start) + self.inner.log_prior(free["inner"], start["inner"])
+
+    def validate(self) -> None:
+        super().validate()
+        _require_kernel(self.inner, "ARD")
+        self.inner.validate()
+
+    def gram(self, free: Free, X: Array, Z: Array) -> Array:
+        return self.inner.gram(free["inner"], self.scaled(free, X), self.scaled(free, Z))
+
+    def diagonal(self, free: Free, X: Array) -> Array:
+        return self.inner.diagonal(free["inner"], self.scaled(free, X))
+
+
+@dataclass(eq=False)
+class Constant(Kernel):
+    """The constant kernel: functions that are constant, with this variance.
+
+    Parameters
+    ----------
+    variance : number
+        Where learning begins.
+    fixed : bool
+        Keep the variance as given.
+    """
+
+    variance: float = 1.0
+    fixed: bool = False
+
+    def start(self, D: int, typical: float) -> Free:
+        return {"log_variance": np.log(np.float64(self.variance))}
+
+    def learnable(self) -> dict[str, Any]:
+        return {"log_variance": not self.fixed}
+
+    def gram(self, free: Free, X: Array, Z: Array) -> Array:
+        xp = X.__array_namespace__()
+        return xp.exp(free["log_variance"]) * xp.ones((X.shape[0], Z.shape[0]))
+
+    def diagonal(self, free: Free, X: Array) -> Array:
+        xp = X.__array_namespace__()
+        return xp.exp(free["log_variance"]) * xp.ones(X.shape[0])
+
+    def learned(self, free: Free, unit: np.ndarray) -> Kernel:
+        return replace(self, variance=float(np.exp(free["log_variance"])))
+
+    def in_units(self, unit: np.ndarray) -> Kernel:
+        return self
+
+    def structure(self) -> Kernel:
+        return replace(self, variance=1.0)
+
+    def log_prior(self, free: Free, start: Free) -> Array:
+        return -0.5 * ((free["log_variance"] - start["log_variance"]) / _SPREAD) ** 2
+
+    def validate(self) -> None:
+        if not isinstance(self.fixed, (bool, np.bool_)):
+            raise ValueError(f"Constant's fixed={self.fixed!r} must be True or False.")
+        variance = _numbers(self.variance)
+        if isinstance(self.variance, bool) or variance.ndim or not 0.0 < float(variance) < np.inf:
+            raise ValueError(f"A kernel's variance is {self.variance!r}: a positive number is needed.")
+
+
+@dataclass(eq=False)
+class _Pair(Kernel):
+    left: Kernel
+    right: Kernel
+
+    def start(self, D: int, typical: float) -> Free:
+        return {"left": self.left.start(D, typical), "right": self.right.start(D, typical)}
+
+    def learnable(self) -> dict[str, Any]:
+        return {"left": self.left.learnable(), "right": self.right.learnable()}
+
+    def learned(self, free: Free, unit: np.ndarray) -> Kernel:
+        return type(self)(self.left.learned(free["left"], unit), self.right.learned(free["right"], unit))
+
+    def in_units(self, unit: np.ndarray) -> Kernel:
+        return type(self)(self.left.in_units(unit), self.right.in_units(unit))
+
+    def log_prior(self, free: Free, start: Free) -> Array:
+        return self.left.log_prior(free["left"], start["left"]) + self.right.log_prior(free["right"], start["right"])
+
+    def of_features(self, kept: np.ndarray, D: int) -> Kernel:
+        return type(self)(self.left.of_features(kept, D), self.right.of_features(kept, D))
+
+    def structure(self) -> Kernel:
+        return type(self)(self.left.structure(), self.right.structure())
+
+    def lengthscales(self) -> np.ndarray | None:
+        left = self.left.lengthscales()
+        return self.right.lengthscales() if left is None else left
+
+    def validate(self) -> None:
+        for part in (self.left, self.right):
+            _require_kernel(part, type(self).__name__)
+            part.validate()
+
+
+@dataclass(eq=False)
+class Sum(_Pair):
+    """The sum of two kernels: of independent functions."""
+
+    def gram(self, free: Free, X: Array, Z: Array) -> Array:
+        return self.left.gram(free["left"], X, Z) + self.right.gram(free["right"], X, Z)
+
+    def diagonal(self, free: Free, X: Array) -> Array:
+        return self.left.diagonal(free["left"], X) + self.right.diagonal(free["right"], X)
+
+
+@dataclass(eq=False)
+class Product(_Pair):
+    """The product of two kernels; with a constant, a scaled kernel."""
+
+    def gram(self, free: Free, X: Array, Z: Array) -> Array:
+        return self.left.gram(free["left"], X, Z) * self.right.gram(free["right"], X, Z)
+
+    def diagonal(self, free: Free, X: Array) -> Array:
+        return self.left.diagonal(free["left"], X) * self.right.diagonal(free["right"], X)
+
+
+def _as_kernel(value: Any) -> Kernel:
+    if isinstance(value, Kernel):
+        return value
+    if isinstance(value, Real) and 0.0 < float(value) < np.inf:
+        return Constant(float(value))
+    raise TypeError(f"{value!r} is no kernel: kernels are added to and multiplied by kernels and positive numbers.")
+
+
+def _require_kernel(part: Any, name: str) -> None:
+    if not isinstance(part, Kernel):
+        raise ValueError(f"{name} is made of kernels, and {part!r} is none.")
+
+
+def _numbers(value: Any) -> np.ndarray:
+    """An array, of NaN where it is no number."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.asarray(np.nan)
+
+
+def _plain(values: np.ndarray) -> float | tuple[float, ...]:
+    """A number or a tuple of them."""
+    return float(values.reshape(())) if values.size == 1 else tuple(values.tolist())
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return tuple(float(v) for v in np.ravel(value))
+    return value

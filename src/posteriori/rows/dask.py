@@ -1,0 +1,559 @@
+"""Blocks over Dask arrays and DataFrames: rows stay on the workers, and only sums travel.
+
+A partition is read on its worker as (X, Y, c), kept there if all of them fit, and mapped by `MemoryBlocks`. The sums of
+partitions are added in a tree whose shape depends on their number alone: answers are the same whatever the number of
+workers, and whoever dies. Scheduling, retries and transport are Dask's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+
+from posteriori.rows.dask_tasks import (
+    Part,
+    Reader,
+    Work,
+    add_sums,
+    count_partition,
+    count_rows,
+    find_not_finite,
+    map_partition,
+    pick_rows,
+    read_partition,
+    sum_partition,
+)
+from posteriori.rows.features import as_array
+from posteriori.rows.memory import MemoryBlocks
+from posteriori.rows.pieces import ColumnTarget, LabelCounts, Layout, joined, read_target_column, require_numbers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "DaskBlocks",
+    "DaskFeatures",
+    "dask_column",
+    "is_dask",
+    "is_dask_frame",
+    "read_dask",
+    "read_dask_for_fit",
+    "tree",
+]
+
+_ADDED_AT_ONCE = 8
+"""Sums that one task adds: few tasks, and yet no worker must hold many sums."""
+_KEPT_SHARE = 0.5
+"""Of the workers' free memory, for rows that are kept there."""
+_SAMPLE_BYTES = 64 << 20
+"""Of features, for the random rows from which starts and preconditioners come."""
+_SHUFFLED_BYTES = 64 << 20
+"""Of features, mixed with one another before they are handed out in batches."""
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array or DataFrame; Dask is not imported to find out."""
+    array = sys.modules.get("dask.array")
+    return (array is not None and isinstance(X, array.Array)) or is_dask_frame(X)
+
+
+def is_dask_frame(X: Any) -> bool:
+    """Whether X is a Dask DataFrame."""
+    frame = sys.modules.get("dask.dataframe")
+    return frame is not None and isinstance(X, frame.DataFrame)
+
+
+def _is_dask_vector(values: Any) -> bool:
+    array, frame = sys.modules.get("dask.array"), sys.modules.get("dask.dataframe")
+    return (array is not None and isinstance(values, array.Array)) or (
+        frame is not None and isinstance(values, frame.Series)
+    )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Partitions as (X, Y, c), on their workers or to be read there: the keys of Dask's tasks, and their graph.
+
+    A pass adds its own tasks to the graph and hands it to Dask's scheduler.
+    """
+
+    keys: list[Any]
+    graph: dict[Any, Any]
+
+    @classmethod
+    def of(cls, parts: list[Any], kept: bool) -> Parts:
+        """From Delayed partitions; those to be kept are read now, and let go with this object."""
+        import dask
+        from dask.highlevelgraph import HighLevelGraph
+
+        if kept:
+            client = _client()
+            parts = list(dask.persist(*parts) if client is None else client.persist(parts))
+        return cls([part.key for part in parts], HighLevelGraph.merge(*(part.dask for part in parts)).to_dict())
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        shared: Any,
+        wanted: Sequence[int] | np.ndarray | None = None,
+        own: Sequence[tuple[Any, ...]] | None = None,
+    ) -> list[Any]:
+        """``function(shared, part, *own)`` of the partitions wanted, or of all."""
+        tasks, keys = self._tasks(function, shared, range(len(self.keys)) if wanted is None else wanted, own)
+        return _run(self.graph | tasks, keys)
+
+    def sum(self, function: Callable[..., Any], shared: Any, wanted: Sequence[int] | np.ndarray) -> Any:
+        """The sum of ``function(shared, part)`` over the partitions wanted, in a tree given by their number."""
+        tasks, keys = self._tasks(function, shared, wanted, None)
+
+        def add(group: list[str]) -> str:
+            key = f"add_sums-{uuid4().hex}"
+            tasks[key] = (add_sums, group)
+            return key
+
+        total = tree(add, keys)
+        return _run(self.graph | tasks, [total])[0]
+
+    def _tasks(
+        self, function: Callable[..., Any], shared: Any, wanted: Any, own: Sequence[tuple[Any, ...]] | None
+    ) -> tuple[dict[Any, Any], list[str]]:
+        """One task for each partition wanted; what they share is a node of the graph, sent once to each worker."""
+        name, token = function.__name__, uuid4().hex
+        own = [()] * len(wanted) if own is None else own
+        tasks = {
+            f"{name}-{token}-{i}": (function, f"shared-{token}", self.keys[i], *mine)
+            for i, mine in zip(wanted, own, strict=True)
+        }
+        return tasks | {f"shared-{token}": shared}, list(tasks)
+
+
+class DaskFeatures:
+    """The features of rows in partitions; the interface is that of `Features`.
+
+    Parameters
+    ----------
+    rows : list of Delayed
+        Partitions: pandas DataFrames or arrays (n, D).
+    names : list of str, or None (arrays)
+    n_features : int
+    lengths : list of int, or None
+        Rows of each partition, if they are known.
+    labels, weights : list of Delayed, arrays or str, or None
+        Of each partition; a str is the name of one of its columns.
+    itemsize : int
+        Bytes of one number.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Any],
+        names: list[str] | None,
+        n_features: int,
+        *,
+        lengths: list[int] | None = None,
+        labels: Sequence[Any] | None = None,
+        weights: Sequence[Any] | None = None,
+        itemsize: int = 8,
+    ) -> None:
+        self.rows, self.names, self.n_features, self.itemsize = rows, names, n_features, itemsize
+        self.labels, self.weights = labels, weights
+        self._lengths = lengths
+        self._target: ColumnTarget | None = None
+        self._parts: Parts | None = None
+
+    @property
+    def shape(self) -> tuple[Any, int]:
+        """N and D; as in Dask, N is NaN where it is not known."""
+        return np.nan if self._lengths is None else sum(self._lengths), self.n_features
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Rows of each partition, counted if they are not known."""
+        if self._lengths is not None:
+            return self._lengths
+        return self.parts(None).map(count_rows, False)
+
+    def parts(self, target: ColumnTarget | None) -> Parts:
+        """The partitions as (X, Y, c) on their workers: kept there for a fit, if they fit."""
+        if self._parts is not None and self._target is target:
+            return self._parts
+        reader = _shared(Reader(self.names, self.n_features, Layout(()) if target is None else target.layout))
+        labels, weights, lengths = (
+            [None] * len(self.rows) if given is None else given for given in (self.labels, self.weights, self._lengths)
+        )
+        each = zip(self.rows, labels, weights, range(len(self.rows)), lengths, strict=True)
+        parts = [_task(read_partition)(reader, *part) for part in each]
+        kept = target is not None and _fit_in_memory(sum(self.lengths) * (self.itemsize * self.n_features + 16))
+        self._target, self._parts = target, Parts.of(parts, kept)
+        return self._parts
+
+    def require_finite(self, *, missing_allowed: bool = False) -> None:
+        """Raise if a value is not finite, naming its column, its row and its partition."""
+        parts, reader = self.parts(self._target), Reader(self.names, self.n_features, Layout(()))
+        found = parts.map(find_not_finite, reader, own=[(missing_allowed,)] * len(parts.keys))
+        for number, message in enumerate(found):
+            if message is not None:
+                raise ValueError(f"{message} The row is counted within partition {number}.")
+
+    def blocks(
+        self,
+        target: Any,
+        n_classes: int,
+        *,
+        shift: np.ndarray | None = None,
+        scale: np.ndarray | None = None,
+        n_threads: int = 1,
+    ) -> DaskBlocks:
+        """The rows as (X - shift) * scale, with their targets if there are any."""
+        return DaskBlocks(self, target, n_classes, shift=shift, scale=scale, n_threads=n_threads)
+
+
+def read_dask(X: Any, *, drop: Sequence[str] = ()) -> DaskFeatures:
+    """The features of a Dask array or DataFrame; nothing is computed."""
+    if not is_dask_frame(X):
+        return _read_array(X)
+    names = [name for name in _names(X) if name not in drop]
+    require_numbers(_schema(X, names), names)
+    rows = X[names] if len(names) < len(X.columns) else X  # a selection would complain of partitions before we can
+    return DaskFeatures(rows.to_delayed(), names, len(names))
+
+
+def read_dask_for_fit(
+    X: Any, y: Any, sample_weight: Any, classes: Any, class_weight: Any
+) -> tuple[DaskFeatures, ColumnTarget]:
+    """Features and target: one pass over labels and weights, which the workers count."""
+    import dask
+
+    named = [name for name in (y, sample_weight) if isinstance(name, str)]
+    _require_columns(X, y, sample_weight)
+    features = read_dask(X, drop=named)
+    label_rows: Sequence[Any] = [None] * len(features.rows)
+    if named:
+        features.rows, label_rows = X.to_delayed(), X[list(dict.fromkeys(named))].to_delayed()
+    features.labels = _pieces(y, "y", X, features)
+    if sample_weight is not None:
+        features.weights = _pieces(sample_weight, "sample_weight", X, features)
+    of_labels = y if isinstance(y, str) else "y"
+    of_weights = None if sample_weight is None else sample_weight if isinstance(sample_weight, str) else "sample_weight"
+    if of_weights == of_labels:
+        of_weights = f"{of_weights} (weights)"  # both are columns of one batch, by these names
+    layout = Layout(tuple(features.names or ()), of_labels, of_weights)
+    reader = _shared(Reader(features.names, features.n_features, layout))
+    weights = features.weights or [None] * len(features.rows)
+    each = zip(label_rows, features.labels, weights, range(len(features.rows)), strict=True)
+    counts = dask.compute(*[_task(count_partition)(reader, *part) for part in each])
+    target = read_target_column(_merged(counts, features.n_features), layout, classes, class_weight)
+    features._lengths = [count.n_rows for count in counts]
+    return features, target
+
+
+def dask_column(X: Any, values: Any) -> Any:
+    """Labels or weights at the client: a named column of X or a Dask vector is computed, anything else passes."""
+    if isinstance(values, str) and is_dask(X):
+        _require_columns(X, values, None)
+        values = X[values]
+    return as_array(values.compute()) if _is_dask_vector(values) else values
+
+
+class DaskBlocks:
+    """Rows in partitions on Dask's workers.
+
+    Parameters
+    ----------
+    features : DaskFeatures
+    target : ColumnTarget or None (prediction)
+    n_classes : int
+    shift, scale : ndarray (D,) or None
+        Blocks hold (X - shift) * scale.
+    n_threads : int
+        For rows that are fetched; the workers have threads of their own.
+    """
+
+    sparse = False
+    handy_rows = 0
+
+    def __init__(
+        self,
+        features: DaskFeatures,
+        target: ColumnTarget | None,
+        n_classes: int,
+        *,
+        shift: np.ndarray | None = None,
+        scale: np.ndarray | None = None,
+        n_threads: int = 1,
+    ) -> None:
+        self.features, self.target, self.n_classes, self.n_threads = features, target, n_classes, n_threads
+        self.n_features = features.n_features
+        self.n_passes = 0
+        self._work = Work(n_classes, shift, scale)
+
+    @cached_property
+    def n_rows(self) -> int:
+        """N, counted when it is asked for if it is not known."""
+        return sum(self.features.lengths)
+
+    def map_sum(self, kernel: Callable[..., Any], *params: Any, rows: Any = None, coarse: bool = False) -> Any:
+        """Sum of the kernel over the partitions, on their workers; sums are added in a fixed tree."""
+        self.n_passes += 1
+        work = replace(self._work, kernel=kernel, params=params, coarse=coarse)
+        return self._parts.sum(sum_partition, work, self._filled())
+
+    def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any, heavy: bool = False) -> np.ndarray:
+        """The results of ``kernel(X_p, *params)``, (K, n_p) each, side by side at the client: (K, N)."""
+        self.n_passes += 1
+        work = replace(self._work, kernel=kernel, params=params)
+        values = np.concatenate(self._parts.map(map_partition, work), axis=1)
+        if not values.shape[1]:
+            _refuse_empty(self.n_features)
+        return values
+
+    def row_buffers(self, size: int) -> None:
+        """Nothing is kept per row."""
+        return
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Any, Any, Any]]:
+        """All rows once: partitions in random order, fetched one by one, and the rows of several of them mixed."""
+        self.n_passes += 1
+        left = rng.permutation(self._filled())
+        pool: list[Part] = []
+        while left.size:
+            pool += self._parts.map(pick_rows, self._work, left[:1])
+            left = left[1:]
+            if not left.size or sum(X.nbytes for X, _, _ in pool) >= _SHUFFLED_BYTES:
+                yield from MemoryBlocks(*joined(pool), self.n_classes).batches(size, rng)
+                pool = []
+
+    def sample(self, n_rows: int, rng: np.random.Generator, *, alike: bool = False) -> DaskBlocks | MemoryBlocks:
+        """Random rows, those that would be drawn in memory too, at the client: as many as asked for, or as fit."""
+        if n_rows >= self.n_rows:
+            return self
+        n_rows = min(n_rows, max(1, _SAMPLE_BYTES // (8 * (self.n_features + 1))))
+        drawn = np.sort(rng.choice(self.n_rows, n_rows, replace=False, shuffle=False))
+        X, Y, c = self._picked(drawn, self.features.lengths)
+        total = float(self.n_rows) if self.target is None else self.target.total
+        c = np.ones(n_rows) if c is None or not c.any() else c
+        return MemoryBlocks(X, Y, c * (total / c.sum()), self.n_classes, n_threads=self.n_threads)
+
+    def some(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+        """Up to so many random rows of positive weight, those that would be drawn in memory too, as (X, Y, c)."""
+        layout = Layout(()) if self.target is None else self.target.layout
+        weighted = layout.weight is not None or layout.factors is not None
+        sizes = self._parts.map(count_rows, True) if weighted else self.features.lengths
+        N = sum(sizes)
+        drawn = np.sort(rng.choice(N, n_rows, replace=False, shuffle=False)) if N > n_rows else np.arange(N)
+        return self._picked(drawn, sizes, weighted=weighted)
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """X of the rows of these numbers, which are in order."""
+        return self._picked(rows, self.features.lengths)[0]
+
+    def at_hand(self) -> DaskBlocks:
+        """These: rows stay on the workers."""
+        return self
+
+    @property
+    def _parts(self) -> Parts:
+        return self.features.parts(self.target)
+
+    def _filled(self) -> np.ndarray:
+        """The numbers of the partitions that have rows."""
+        return np.flatnonzero(self.features.lengths)
+
+    def _picked(self, rows: np.ndarray, sizes: Any, *, weighted: bool = False) -> Part:
+        """The rows of these numbers, which are in order, fetched from partitions of these sizes."""
+        if not rows.size:
+            return np.empty((0, self.n_features)), np.empty(0, dtype=int), None
+        self.n_passes += 1
+        ends, sizes = np.cumsum(sizes), np.asarray(sizes)
+        here = np.split(rows, np.searchsorted(rows, ends[:-1]))
+        wanted = np.flatnonzero([part.size for part in here])
+        own = [(here[i] - (ends[i] - sizes[i]), weighted) for i in wanted]
+        return joined(self._parts.map(pick_rows, self._work, wanted, own))
+
+
+def _read_array(X: Any) -> DaskFeatures:
+    """Partitions of an array: its chunks of rows, with all of their columns."""
+    import scipy.sparse as sp
+
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X is a Dask array of shape {X.shape}.")
+    if X.dtype.kind not in "biufO":
+        raise ValueError(
+            f"X has dtype {X.dtype} and must hold numbers: encode the rows as a Dask DataFrame, with TableEncoder in a "
+            "Pipeline."
+        )
+    if sp.issparse(X._meta):
+        raise ValueError(
+            "X is a Dask array of sparse matrices: pass dense chunks, X.map_blocks(lambda b: b.toarray())."
+        )
+    if np.isnan(X.shape[1]) or not X.shape[1]:
+        raise ValueError(f"X is a Dask array of shape {X.shape}, and needs a known number of columns, at least one.")
+    X = X.rechunk({1: -1})
+    lengths = None if np.isnan(X.chunks[0]).any() else [int(n) for n in X.chunks[0]]
+    if lengths is not None and not sum(lengths):
+        _refuse_empty(X.shape[1])
+    return DaskFeatures(list(X.to_delayed().ravel()), None, int(X.shape[1]), lengths=lengths, itemsize=X.dtype.itemsize)
+
+
+def _names(X: Any) -> list[str]:
+    """Of the columns of a DataFrame."""
+    names = list(X.columns)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ValueError(f"The columns of X must have names that are strings and differ, got {names[:10]}.")
+    return names
+
+
+def _schema(X: Any, names: list[str]) -> pa.Schema:
+    """Types of some columns of a DataFrame, as Dask knows them; objects may be anything, and count as text."""
+    import pyarrow as pa
+    from dask.dataframe.utils import meta_nonempty
+
+    meta = X._meta[names]
+    objects = [name for name in names if meta[name].dtype == object]
+    schema = pa.Schema.from_pandas(meta_nonempty(meta.drop(columns=objects)), preserve_index=False)
+    return pa.schema([pa.field(name, pa.string()) if name in objects else schema.field(name) for name in names])
+
+
+def _require_columns(X: Any, y: Any, sample_weight: Any) -> None:
+    """Raise unless the names among these are those of columns of X."""
+    for argument, name in (("y", y), ("sample_weight", sample_weight)):
+        if not isinstance(name, str):
+            continue
+        if not is_dask_frame(X):
+            raise ValueError(
+                f"{argument}={name!r} names a column, but X is a Dask array and has no named columns: pass X as a Dask "
+                f"DataFrame, or {argument} as a Dask array."
+            )
+        if name not in X.columns:
+            shown = ", ".join(map(repr, X.columns[:10]))
+            raise ValueError(f"{argument}={name!r} names no column of X, whose columns are {shown}: pass one of these.")
+
+
+def _pieces(values: Any, argument: str, X: Any, features: DaskFeatures) -> list[Any]:
+    """Labels or weights, cut as the partitions of X are."""
+    n_parts, lengths = len(features.rows), features._lengths
+    if isinstance(values, str):
+        return [values] * n_parts
+    if not _is_dask_vector(values):
+        return _cut(values, argument, lengths)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise ValueError(f"{argument} has shape {values.shape}: with Dask it must be one value for each row, (n,).")
+    chunks = getattr(values, "chunks", None)
+    if chunks is not None and lengths is not None and not np.isnan(chunks[0]).any() and list(chunks[0]) != lengths:
+        if sum(chunks[0]) != sum(lengths):
+            raise ValueError(
+                f"Found input variables with inconsistent numbers of samples: X has {sum(lengths)} rows and {argument} "
+                f"{sum(chunks[0])} values."
+            )
+        values = values.rechunk((tuple(lengths),))
+    pieces = list(np.ravel(values.to_delayed()))
+    if len(pieces) != n_parts:
+        raise ValueError(
+            f"X has {n_parts} partitions and {argument} {len(pieces)}, and the rows of at least one of them are not "
+            "counted: both must be cut alike. Pass the name of a column of a DataFrame, or call compute_chunk_sizes() "
+            "of arrays first."
+        )
+    return pieces
+
+
+def _cut(values: Any, argument: str, lengths: list[int] | None) -> list[np.ndarray]:
+    """An array in memory, cut into pieces of these lengths."""
+    if lengths is None or np.ndim(values) == 0:
+        raise ValueError(
+            f"X is a Dask collection{' whose rows are not counted' if lengths is None else ''}, and {argument} must be "
+            f"the name of one of its columns or a Dask Series or array, got {type(values).__name__}."
+        )
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{argument} has shape {array.shape}: with Dask it must be one value for each row, (n,).")
+    if len(array) != sum(lengths):
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {sum(lengths)} rows and {argument} "
+            f"{len(array)} values."
+        )
+    return np.split(array, np.cumsum(lengths)[:-1])
+
+
+def _merged(counts: Sequence[LabelCounts], n_features: int) -> LabelCounts:
+    """The labels of all partitions, which must be of one type."""
+    filled = [(number, count) for number, count in enumerate(counts) if count.n_rows]
+    if not filled:
+        _refuse_empty(n_features)
+    first, total = filled[0]
+    for number, count in filled[1:]:
+        if count.labels.type != total.labels.type and not count.missing and not total.missing:
+            raise ValueError(
+                f"The labels of partition {first} are of type {total.labels.type} and those of partition {number} of "
+                f"type {count.labels.type}: convert them to one type."
+            )
+        if count.missing or total.missing:  # refused in any case: only how many are missing still matters
+            count = replace(count, labels=total.labels[:0], mass=np.empty(0), counted=np.empty(0))
+        total = total + count
+    return total
+
+
+def _refuse_empty(n_features: int) -> None:
+    raise ValueError(f"Found array with 0 sample(s) (shape=(0, {n_features})) while a minimum of 1 is required.")
+
+
+def _fit_in_memory(n_bytes: float) -> bool:
+    """Whether so many bytes fit beside what the workers hold; without a cluster, in the memory of this machine."""
+    client = _client()
+    if client is None:
+        try:
+            from distributed.system import MEMORY_LIMIT
+        except ImportError:
+            return False
+        return n_bytes <= _KEPT_SHARE * MEMORY_LIMIT
+    free = 0.0
+    for worker in client.scheduler_info(n_workers=-1)["workers"].values():
+        limit = worker["memory_limit"] or np.inf  # 0: none is set
+        free += max(0.0, limit - worker.get("metrics", {}).get("memory", 0))
+    return n_bytes <= _KEPT_SHARE * free
+
+
+def _client() -> Any:
+    """The client of the cluster that is to compute, or None for Dask's schedulers on this machine."""
+    from dask.base import get_scheduler
+
+    client = getattr(get_scheduler(), "__self__", None)  # the scheduler of a cluster is a method of its client
+    return client if hasattr(client, "scheduler_info") else None
+
+
+def _task(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as a task of Dask's; its arguments are not looked through for others, but for lists of them."""
+    from dask import delayed
+
+    return delayed(function, pure=False)
+
+
+def _shared(value: Any) -> Any:
+    """One value that many tasks use, sent once."""
+    from dask import delayed
+
+    return delayed(value, name=f"shared-{uuid4().hex}", traverse=False)
+
+
+def tree(merge: Callable[[list[Any]], Any], parts: list[Any]) -> Any:
+    """Neighbours merged, a few at a time, until one is left; who is merged with whom depends on their number alone."""
+    while len(parts) > 1:
+        parts = [merge(parts[i : i + _ADDED_AT_ONCE]) for i in range(0, len(parts), _ADDED_AT_ONCE)]
+    return parts[0]
+
+
+def _run(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
+    """The results of some tasks of a graph, by the scheduler that Dask has been told to use, else by its threads."""
+    from dask.base import get_scheduler
+    from dask.threaded import get
+
+    return list((get_scheduler() or get)(graph, keys))

@@ -1,0 +1,232 @@
+"""Blocks over a matrix in memory, dense or sparse: threads over slices that fit the cache."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from posteriori.threads import run_tasks
+
+__all__ = ["InOrder", "MemoryBlocks", "rescaled"]
+
+_BLOCK_BYTES = 4 << 20
+"""Features and logits of one block: about what the second and third cache levels of one core hold."""
+_BLOCK_FLOPS = 8e6
+"""A block worth a thread: below this, handing it over costs more than it saves."""
+_COARSE_ROWS = 8192
+"""Rows of a block for kernels whose result is large."""
+_SPLIT_ROWS = 512
+"""Rows worth sharing between threads when much is done with each."""
+_HEAVY_ROWS = 128
+"""Rows to predict that are worth sharing when a prediction is an integral."""
+_BUFFER_BYTES = 256 << 20
+"""Most memory for values kept per row between passes."""
+_COPY_BYTES = 1 << 29
+"""Up to here rows are shifted and scaled once, in a copy; beyond, block by block in every pass."""
+
+
+class MemoryBlocks:
+    """Rows of a matrix in memory.
+
+    Parameters
+    ----------
+    X : ndarray or csr_array, (N, D)
+        Of any real dtype and memory order; one block at a time is converted to float64.
+    Y : ndarray, (N,) labels 0..K-1 or (N, K) probabilities, or None (prediction)
+    c : ndarray (N,) or None
+        Row weights; None when all are one.
+    n_classes : int
+    shift, scale : ndarray (D,) or None
+        Blocks hold (X - shift) * scale. With a shift, blocks of a sparse X are dense: zeros become -shift * scale.
+    n_threads : int
+    """
+
+    handy_rows = 0
+
+    def __init__(
+        self,
+        X: Any,
+        Y: np.ndarray | None,
+        c: np.ndarray | None,
+        n_classes: int,
+        *,
+        shift: np.ndarray | None = None,
+        scale: np.ndarray | None = None,
+        n_threads: int = 1,
+    ) -> None:
+        self.X, self.Y, self.c = X, Y, c
+        self.n_rows, self.n_features = X.shape
+        self.sparse = sp.issparse(X) and shift is None
+        self.n_classes, self.shift, self.scale, self.n_threads = n_classes, shift, scale, n_threads
+        self.n_passes = 0
+        self.slices = _slices(X, n_classes, self.sparse)
+
+    def features(self, rows: Any) -> Any:
+        """The rows as float64, shifted and scaled."""
+        if sp.issparse(self.X):
+            X = _rows_of(self.X, rows) if isinstance(rows, slice) else self.X[rows]
+            X = X.astype(np.float64, copy=False)
+            if self.shift is None:
+                return X if self.scale is None else X @ sp.diags_array(self.scale)
+            X = X.toarray()
+        else:
+            X = self.X[rows]
+        if self.shift is not None:
+            X = np.subtract(X, self.shift, dtype=np.float64)
+        elif X.dtype != np.float64:
+            X = X.astype(np.float64)
+        return X if self.scale is None else X * self.scale
+
+    def _block(self, rows: Any) -> tuple[Any, Any, Any]:
+        Y = None if self.Y is None else self.Y[rows]
+        return self.features(rows), Y, None if self.c is None else self.c[rows]
+
+    def map_sum(
+        self,
+        kernel: Callable[..., Any],
+        *params: Any,
+        rows: list[np.ndarray] | None = None,
+        coarse: bool = False,
+    ) -> Any:
+        """Sum of the kernel over the blocks, added in the order of the blocks; `coarse`: for heavy kernels."""
+        self.n_passes += 1
+        slices = self.slices
+        if coarse:
+            slices, rows = _coarse(slices, rows)
+        total = InOrder()
+
+        def task(i: int) -> None:
+            total.put(i, kernel(*self._block(slices[i]), *params, *(() if rows is None else (rows[i],))))
+
+        run_tasks(task, len(slices), self.n_threads)
+        return total.value
+
+    def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any, heavy: bool = False) -> np.ndarray:
+        """The results of ``kernel(X_b, *params)``, (K, n_b) each, side by side for all rows: (K, N)."""
+        self.n_passes += 1
+        out = np.empty((self.n_classes, self.n_rows))
+        slices = self.slices
+        if heavy and len(slices) < 4 and self.n_rows >= _HEAVY_ROWS:
+            slices = _even(self.n_rows, 4)
+
+        def task(i: int) -> None:
+            out[:, slices[i]] = kernel(self.features(slices[i]), *params)
+
+        run_tasks(task, len(slices), self.n_threads)
+        return out
+
+    def row_buffers(self, size: int) -> list[np.ndarray] | None:
+        """One (size, n_b) array per block, or None if all of them would take more than 256 MB."""
+        if self.n_rows * size * 8 > _BUFFER_BYTES:
+            return None
+        return [np.empty((size, s.stop - s.start)) for s in self.slices]
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Any, Any, Any]]:
+        """All rows once, in random order, `size` at a time."""
+        self.n_passes += 1
+        order = rng.permutation(self.n_rows)
+        for start in range(0, self.n_rows, size):
+            yield self._block(order[start : start + size])
+
+    def sample(self, n_rows: int, rng: np.random.Generator, *, alike: bool = False) -> MemoryBlocks:
+        """`n_rows` random rows; their weights are scaled so that sums estimate those over all rows."""
+        if n_rows >= self.n_rows:
+            return self
+        rows = np.sort(rng.choice(self.n_rows, n_rows, replace=False, shuffle=False))
+        X, Y, c = self._block(rows)
+        c = np.full(n_rows, self.n_rows / n_rows) if c is None else rescaled(c, self.c.sum())  # type: ignore[union-attr]
+        return MemoryBlocks(X, Y, c, self.n_classes, n_threads=self.n_threads)
+
+    def some(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+        """Up to so many random rows of positive weight, as (X, Y, c)."""
+        rows = np.arange(self.n_rows) if self.c is None else np.flatnonzero(self.c > 0)
+        if rows.size > n_rows:
+            rows = np.sort(rng.choice(rows, n_rows, replace=False, shuffle=False))
+        return self._block(rows)
+
+    def take(self, rows: np.ndarray) -> Any:
+        """X of the rows of these numbers."""
+        return self.features(rows)
+
+    def at_hand(self) -> MemoryBlocks:
+        """Shifted and scaled in a copy, unless that would be large."""
+        large = self.n_rows * self.n_features * 8 > _COPY_BYTES
+        if self.sparse or large or (self.shift is None and self.scale is None):
+            return self
+        Z = np.empty((self.n_rows, self.n_features))
+
+        def task(i: int) -> None:
+            Z[self.slices[i]] = self.features(self.slices[i])
+
+        run_tasks(task, len(self.slices), self.n_threads)
+        return MemoryBlocks(Z, self.Y, self.c, self.n_classes, n_threads=self.n_threads)
+
+
+class InOrder:
+    """A running sum of results that arrive in any order but are added in theirs: few are held at a time."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self._next = 0
+        self._waiting: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def put(self, i: int, value: Any) -> None:
+        """Take the i-th result."""
+        with self._lock:
+            self._waiting[i] = value
+            while self._next in self._waiting:
+                value = self._waiting.pop(self._next)
+                self.value = value if self._next == 0 else self.value + value
+                self._next += 1
+
+
+def _coarse(slices: list[slice], rows: list[np.ndarray] | None) -> tuple[list[slice], list[np.ndarray] | None]:
+    """Slices for kernels that do much with each row and have large results, with their row values.
+
+    Neighbours are joined until each has about 8192 rows, or four are left; one alone is cut into four.
+    """
+    if len(slices) == 1 and (N := slices[0].stop) >= _SPLIT_ROWS:
+        cut = _even(N, 4)
+        return cut, rows if rows is None else [rows[0][:, s] for s in cut]
+    size = max(1, min(_COARSE_ROWS // max(1, slices[0].stop - slices[0].start), len(slices) // 4))
+    groups = [slice(i, i + size) for i in range(0, len(slices), size)]
+    joined = [slice(slices[g][0].start, slices[g][-1].stop) for g in groups]
+    return joined, rows if rows is None or size == 1 else [np.concatenate(rows[g], axis=1) for g in groups]
+
+
+def _rows_of(X: sp.csr_array, rows: slice) -> sp.csr_array:
+    """Rows of a sparse matrix as a view: no entry is copied."""
+    entries = slice(X.indptr[rows.start], X.indptr[rows.stop])
+    indptr = X.indptr[rows.start : rows.stop + 1] - entries.start
+    return sp.csr_array((X.data[entries], X.indices[entries], indptr), shape=(rows.stop - rows.start, X.shape[1]))
+
+
+def rescaled(c: np.ndarray, total: float) -> np.ndarray:
+    """Weights in proportion to c, even ones if all are zero, with a given sum."""
+    return c * (total / c.sum()) if c.any() else c + total / c.size
+
+
+def _slices(X: Any, n_classes: int, sparse: bool) -> list[slice]:
+    """Equal slices of the rows, by size alone: the same whatever the number of threads."""
+    N, D = X.shape
+    if sparse:
+        # each block's sum is a dense (K, D) array: few blocks, each with work to match
+        flops = 4.0 * n_classes * X.nnz
+        count = max(min(flops / _BLOCK_FLOPS, 4), N * n_classes * 8 / (16 * _BLOCK_BYTES))
+    else:
+        flops = 4.0 * N * D * n_classes
+        count = max(min(flops / _BLOCK_FLOPS, N / 512, 4), N * (D + n_classes) * 8 / _BLOCK_BYTES)
+    count = 1 if count < 2 else 4 * int(np.ceil(count / 4)) if count > 2 else 2  # even shares for 2 or 4 threads
+    return _even(N, min(count, max(N, 1)))
+
+
+def _even(N: int, count: int) -> list[slice]:
+    """N rows in `count` slices of about the same size."""
+    edges = np.linspace(0, N, count + 1).astype(int)
+    return [slice(int(i), int(j)) for i, j in pairwise(edges)]

@@ -1,0 +1,136 @@
+"""Products of rows with parameters and with themselves, dense or sparse: the one place that knows the difference.
+
+X is a block of rows (n, D); a parameter array ``theta`` is (K, D + 1) with the intercept last, or (K, D) without one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from posteriori.maths import quadratic
+from posteriori.rows.blocks import kernel
+
+__all__ = [
+    "add_intercept",
+    "as_dense",
+    "contract",
+    "gram",
+    "is_sparse",
+    "logits",
+    "packed_grams",
+    "quadratic_forms",
+    "split",
+    "squared",
+    "weighted_grams",
+]
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether rows are a sparse matrix."""
+    return sp.issparse(X)
+
+
+def as_dense(X: Any) -> np.ndarray:
+    """The rows as an array."""
+    return X.toarray() if sp.issparse(X) else X
+
+
+def squared(X: Any) -> Any:
+    """x_nd^2, dense or sparse as X is."""
+    return X.power(2) if sp.issparse(X) else X * X
+
+
+def add_intercept(X: np.ndarray) -> np.ndarray:
+    """[X, 1]: the rows with a one appended."""
+    return np.concatenate([X, np.ones((X.shape[0], 1))], axis=1)
+
+
+def split(theta: np.ndarray, n_features: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """W (K, D) and b (K,) or None of a parameter array."""
+    return theta[:, :n_features], theta[:, n_features] if theta.shape[1] > n_features else None
+
+
+@kernel(jax_version="posteriori.rows.gpu_arrays:row_logits")
+def logits(X: Any, theta: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """f_kn = w_k . x_n + b_k, shape (K, n), into `out` if given."""
+    W, b = split(theta, X.shape[1])
+    if sp.issparse(X):
+        out = np.empty((W.shape[0], X.shape[0])) if out is None else out
+        out[...] = (X @ np.ascontiguousarray(W.T)).T
+    else:
+        out = np.matmul(W, X.T, out=out)
+    if b is not None:
+        out += b[:, None]
+    return out
+
+
+def contract(R: np.ndarray, X: Any, with_intercept: bool) -> np.ndarray:
+    """sum_n R_kn [x_n, 1], shape (K, D + 1) or (K, D): the transpose of `logits`."""
+    out = np.empty((R.shape[0], X.shape[1] + with_intercept))
+    if sp.issparse(X):
+        out[:, : X.shape[1]] = (X.T @ np.ascontiguousarray(R.T)).T
+    else:
+        out[:, : X.shape[1]] = np.dot(R, X)  # not R @ X, which keeps other threads waiting while the result is small
+    if with_intercept:
+        out[:, -1] = R.sum(axis=1)
+    return out
+
+
+def gram(X: Any, weight: np.ndarray, with_intercept: bool) -> np.ndarray:
+    """sum_n weight_n [x_n, 1] [x_n, 1]^T, shape (D', D'), for weights that are not negative."""
+    if sp.issparse(X):
+        D = X.shape[1]
+        out = np.empty((D + with_intercept, D + with_intercept))
+        out[:D, :D] = (X.T @ (sp.diags_array(weight) @ X)).toarray()
+        if with_intercept:
+            out[D, :D] = out[:D, D] = X.T @ weight
+            out[D, D] = weight.sum()
+        return out
+    root = np.sqrt(weight)
+    Z = np.empty((X.shape[0], X.shape[1] + with_intercept))
+    np.multiply(X, root[:, None], out=Z[:, : X.shape[1]])
+    if with_intercept:
+        Z[:, -1] = root
+    return np.dot(Z.T, Z)
+
+
+def weighted_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:
+    """sum_n w_mn [x_n, 1] [x_n, 1]^T for weights (m, n) that are not negative, shape (m, D', D').
+
+    >>> weighted_grams(np.array([[2.0], [3.0]]), np.array([[1.0, 0.0], [1.0, 1.0]]), True)
+    array([[[ 4.,  2.],
+            [ 2.,  1.]],
+    <BLANKLINE>
+           [[13.,  5.],
+            [ 5.,  2.]]])
+    """
+    return quadratic.unpacked(packed_grams(X, weights, with_intercept), X.shape[1] + with_intercept)
+
+
+def packed_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:
+    """The same, packed into (m, D' (D' + 1) / 2) where there are few features: what sums over blocks should carry."""
+    D = X.shape[1] + with_intercept
+    if sp.issparse(X) or D > quadratic.PACKED_FEATURES:
+        grams = np.stack([gram(X, w, with_intercept) for w in weights])
+        return grams[:, *np.triu_indices(D)] if D <= quadratic.PACKED_FEATURES else grams
+    return quadratic.packed_grams(add_intercept(X) if with_intercept else X, weights)
+
+
+def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
+    """[x_n, 1]^T S_m [x_n, 1], shape (m, n), for matrices (m, D', D'), symmetric or not, or their `packed_forms`.
+
+    >>> quadratic_forms(np.array([[2.0], [3.0]]), np.array([[[1.0, 4.0], [0.0, 1.0]]]), True)
+    array([[13., 22.]])
+    """
+    if not sp.issparse(X):
+        return quadratic.quadratic_forms(add_intercept(X) if with_intercept else X, S)
+    n, D = X.shape[0], X.shape[1] + with_intercept
+    out = np.empty((len(S), n))
+    for m, S_m in enumerate(quadratic.spread_forms(S, D) if S.ndim == 2 else S):
+        out[m] = X.multiply(X @ S_m[: X.shape[1], : X.shape[1]]).sum(axis=1)
+        if with_intercept:
+            out[m] += X @ (S_m[:-1, -1] + S_m[-1, :-1]) + S_m[-1, -1]
+    return out

@@ -1,0 +1,1 @@
+"""Softmax regression: the linear family, from the mode with its certificate to a full posterior."""

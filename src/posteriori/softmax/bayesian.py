@@ -1,0 +1,437 @@
+"""Bayesian softmax regression: a posterior, what it predicts and how sure it is, as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from posteriori.decision.uncertainty import Uncertainty
+from posteriori.parameters import require_count, require_level, seed_from
+from posteriori.rows.blocks import Blocks
+from posteriori.rows.features import AnyFeatures
+from posteriori.rows.memory import MemoryBlocks
+from posteriori.rows.pieces import ColumnTarget
+from posteriori.rows.reading import read_for_fit, read_for_prediction, read_labels, remember_features
+from posteriori.rows.target import Target
+from posteriori.softmax import description as describing
+from posteriori.softmax import predictive as predicting
+from posteriori.softmax import summary_tables as tables
+from posteriori.softmax.cautions import warn_of
+from posteriori.softmax.fit import BayesianFit, bayesian_fit
+from posteriori.softmax.label_noise import clean_label_shares
+from posteriori.softmax.likelihood import StandardLikelihood, standard_likelihood
+from posteriori.softmax.priors import GaussianPrior
+from posteriori.softmax.progress import progress
+from posteriori.softmax.settings import PREDICTIVES, BayesianSettings, bayesian_settings
+from posteriori.solvers.solution import Status
+from posteriori.solvers.solver import Solver
+from posteriori.threads import one_blas_thread, usable_threads
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BayesianSoftmaxRegression"]
+
+
+_LARGEST, _FAR = 1e308, 1e100
+
+
+class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
+    r"""Softmax regression with a Gaussian prior and a Gaussian posterior.
+
+    .. math:: p(y = k \mid x, Y) = \int \mathrm{softmax}(W x + b)_k\; q(W, b)\, d(W, b)
+
+    The prior's precision is chosen by the evidence unless given; columns need no scaling. Where Laplace's Gaussian is
+    too wide (nearly separable classes) a variational one takes its place, by what each would predict for rows left out.
+
+    Parameters
+    ----------
+    prior : {"evidence", "ard", "jeffreys"}, number or GaussianPrior, default "evidence"
+        "evidence" and "ard" choose one precision, or one per feature, for standardised columns; "jeffreys" is Firth's
+        correction; a number is the precision of every weight in the units of the data.
+    approximation : {"auto", "laplace", "variational", "importance"}, default "auto"
+    posterior : {"auto", "full", "kronecker", "diagonal"}, default "auto"
+        Which covariances are kept; "auto" keeps all while that is affordable.
+    predictive : {"quasi", "sample", "probit", "plugin"}, default "quasi"
+        How probabilities are averaged over the posterior: by fixed nodes in the space of a row's logits, over draws of
+        the weights, by the pairwise probit formula, or not at all.
+    n_nodes : int, default 256
+        Nodes of "quasi".
+    n_draws : int, default 1000
+        Draws of "sample", and of importance weights.
+    label_noise : None, "estimate" or number, default None
+        Rate eps at which a label is replaced by one at random: labels then have probability (1 - eps) p + eps / K.
+    fit_intercept : bool, default True
+    solver, tol, max_iter, classes, class_weight, n_jobs, device, verbose
+        As in `SoftmaxRegression`.
+    random_state : int, RandomState or None
+        For draws; None draws the same ones each time, so that predictions repeat.
+
+    Attributes
+    ----------
+    coef_ : ndarray (K, D), intercept_ : ndarray (K,)
+        The mode of the posterior, in the units of the data.
+    classes_ : ndarray (K,), sorted
+    prior_ : GaussianPrior or None
+        In the units of the data; None for Jeffreys'.
+    log_evidence_ : float or None
+        None where the prior is improper. With soft labels or weights it is a pseudo-evidence.
+    solution_ : BayesianSolution
+        Of the mode, with the choices of structure, approximation and prior and their reasons.
+    label_noise_ : float
+    n_iter_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianSoftmaxRegression().fit(X, y)
+    >>> model.predict_proba(X[70:71]).round(2)
+    array([[0.  , 0.46, 0.54]])
+    >>> lower, upper = model.predict_interval(X[70:71])
+    >>> lower.round(1), upper.round(1)
+    (array([[0. , 0.1, 0.1]]), array([[0. , 0.9, 0.9]]))
+    """
+
+    def __init__(
+        self,
+        prior: Any = "evidence",
+        *,
+        approximation: str = "auto",
+        posterior: str = "auto",
+        predictive: str = "quasi",
+        n_nodes: int = 256,
+        n_draws: int = 1000,
+        label_noise: Any = None,
+        fit_intercept: bool = True,
+        solver: str | Solver = "auto",
+        tol: float = 1e-8,
+        max_iter: int = 1000,
+        classes: Any = None,
+        class_weight: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        device: str | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.prior = prior
+        self.approximation = approximation
+        self.posterior = posterior
+        self.predictive = predictive
+        self.n_nodes = n_nodes
+        self.n_draws = n_draws
+        self.label_noise = label_noise
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.classes = classes
+        self.class_weight = class_weight
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianSoftmaxRegression:
+        """Fit the posterior.
+
+        Parameters
+        ----------
+        X : table (pandas, polars, Arrow), array or scipy.sparse matrix, (n, D)
+        y : array-like (n,) of labels, (n, K) of probabilities or counts, or the name of a column of X
+        sample_weight : array-like (n,), number, or the name of a column of X, optional
+
+        Returns
+        -------
+        self
+        """
+        settings = bayesian_settings(self)
+        features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight, device=self.device)
+        if target.weights is not None and not target.weights.any():
+            raise ValueError("All sample weights are zero: there is nothing to learn from.")
+        with one_blas_thread():
+            threads = usable_threads(self.n_jobs)
+            likelihood = standard_likelihood(features, target, settings.fit_intercept, settings.scaled, threads)
+            with progress(self.verbose, likelihood.blocks) as report:
+                settings = replace(settings, report=report)
+                likelihood, fit, rate = self._fit_with_noise(features, target, likelihood, settings, threads)
+        self._store(features, named, target, likelihood, fit, rate)
+        self._drawn_from = settings.random_state
+        if self.solution_.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        warn_of(self.solution_, int(self.n_draws))
+        return self
+
+    def _fit_with_noise(
+        self,
+        features: AnyFeatures,
+        target: Target,
+        likelihood: StandardLikelihood,
+        settings: BayesianSettings,
+        threads: int,
+    ) -> tuple[StandardLikelihood, BayesianFit, float]:
+        """Fit; with label noise, again and again with each row weighed by the chance that its label is its own."""
+        if self.label_noise is None or self.label_noise == 0:
+            return likelihood, bayesian_fit(likelihood, target, settings), 0.0
+        if isinstance(target, ColumnTarget):
+            raise ValueError("label_noise needs the rows in memory, where each gets a weight of its own.")
+        if target.codes is None:
+            raise ValueError("label_noise needs labels: soft targets say themselves how sure they are.")
+        rate = 0.05 if self.label_noise == "estimate" else float(self.label_noise)
+        rough = replace(settings, approximation="laplace")
+        weights = np.ones(len(target.codes)) if target.weights is None else target.weights
+        shares, noisy = np.ones_like(weights), target
+        for _ in range(50):
+            fit = bayesian_fit(likelihood, noisy, rough)
+            if fit.solution.status is Status.INTERRUPTED:
+                return likelihood, fit, rate
+            log_p = likelihood.blocks.map_rows(predicting.plugin, fit.theta, np.zeros(len(fit.theta)), True)
+            own = log_p[target.codes, np.arange(len(target.codes))]
+            before, shares = shares, clean_label_shares(own, rate, len(target.classes))
+            if self.label_noise == "estimate":
+                rate = float(np.clip((weights @ (1.0 - shares)) / weights.sum(), 1e-6, 0.9))
+            noisy = replace(target, weights=weights * shares)
+            likelihood = standard_likelihood(features, noisy, settings.fit_intercept, settings.scaled, threads)
+            if np.abs(shares - before).max() < 1e-3:
+                break
+        return likelihood, bayesian_fit(likelihood, noisy, settings), rate
+
+    def _store(
+        self,
+        features: AnyFeatures,
+        named: list[str],
+        target: Target,
+        likelihood: StandardLikelihood,
+        fit: BayesianFit,
+        rate: float,
+    ) -> None:
+        remember_features(self, features, named)
+        coordinates = likelihood.coordinates
+        D = self.n_features_in_
+        theta = coordinates.outward(fit.theta)
+        self.classes_, self.solution_, self.n_iter_ = target.classes, fit.solution, fit.solution.n_iter
+        self.coef_ = theta[:, :D].copy()
+        self.intercept_ = theta[:, D].copy() if theta.shape[1] > D else np.zeros(len(theta))
+        self.log_evidence_, self.label_noise_ = fit.log_evidence, rate
+        self.prior_ = None if fit.prior is None else fit.prior.in_data_units(coordinates, D)
+        self._coordinates, self._mode, self._posterior = coordinates, fit.theta, fit.posterior
+        self._precision = None if fit.prior is None else fit.prior.precision
+        sizes = likelihood.observed.class_sizes
+        self._class_sizes = sizes / sizes.sum()
+        self._offset = np.zeros(len(sizes))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities averaged over the posterior, (n, K)."""
+        P = self._predictive(X, log=False)
+        if self.label_noise_ > 0:
+            P = (1.0 - self.label_noise_) * P + self.label_noise_ / len(P)
+        return P.T
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the class probabilities, (n, K): exact, however small."""
+        log_p = self._predictive(X, log=True)
+        if self.label_noise_ > 0:
+            log_p = np.logaddexp(log_p + np.log1p(-self.label_noise_), np.log(self.label_noise_ / len(log_p)))
+        return log_p.T
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row, (n,)."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-probabilities, (n, K); for two classes the log-odds of the second, (n,)."""
+        log_p = self.predict_log_proba(X)
+        return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; y and sample_weight may be names of columns of X."""
+        return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
+
+    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (n, K) and joint covariance (n, K, K) of the logits of each row."""
+        K = len(check_fitted(self).classes_)
+        mean = self._map(X, K, predicting.latent_means, self._posterior, self._offset, nearer=False)
+        covariance = self._map(X, K * K, predicting.latent_covariances, self._posterior, nearer=False)
+        return mean.T, covariance.T.reshape(-1, K, K)
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Equal-tailed credible interval of each class probability: lower and upper ends, (n, K) each."""
+        require_level(level)
+        K = len(check_fitted(self).classes_)
+        tail = 0.5 * (1.0 - level)
+        n_nodes = int(np.clip(20.0 / tail, max(1024, self.n_nodes), 1 << 14))
+        ends = self._map(X, 2 * K, predicting.quantiles, self._posterior, self._offset, n_nodes, (tail, 1.0 - tail))
+        ends = (1.0 - self.label_noise_) * ends + self.label_noise_ / K
+        return ends[:K].T, ends[K:].T
+
+    def sample_proba(self, X: Any, n_draws: int = 100, random_state: Any = None) -> np.ndarray:
+        """Class probabilities under draws from the posterior, the same draw for all rows, (n_draws, n, K)."""
+        K = len(check_fitted(self).classes_)
+        require_count("n_draws", n_draws, 1)
+        seed = seed_from(random_state)
+        thetas = self._posterior.draws(n_draws, np.random.default_rng(seed))
+        P = self._map(X, n_draws * K, predicting.drawn, thetas, self._offset)
+        return (1.0 - self.label_noise_) * P.reshape(n_draws, K, -1).transpose(0, 2, 1) + self.label_noise_ / K
+
+    def uncertainty(self, X: Any) -> Uncertainty:
+        """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats."""
+        check_fitted(self)
+        total, aleatoric = self._map(
+            X, 2, predicting.entropies, self._posterior, self._offset, self.n_nodes, self.label_noise_
+        )
+        return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
+
+    def with_class_prior(self, class_prior: Any) -> BayesianSoftmaxRegression:
+        """The same model for a population with other class frequencies: probabilities times new / old, normalised.
+
+        Parameters
+        ----------
+        class_prior : array-like (K,), in the order of `classes_`, or a dict from class to frequency
+        """
+        check_fitted(self)
+        if isinstance(class_prior, dict):
+            missing = [c for c in self.classes_ if c not in class_prior]
+            if missing or len(class_prior) != len(self.classes_):
+                raise ValueError(f"class_prior must name each of {self.classes_.tolist()}, and no other class.")
+            class_prior = [class_prior[c] for c in self.classes_]
+        new = np.asarray(class_prior, dtype=np.float64)
+        if new.shape != self._class_sizes.shape or not (np.isfinite(new).all() and (new > 0).all()):
+            raise ValueError(f"class_prior must be {len(self.classes_)} positive numbers, one for each class.")
+        if not (self._class_sizes > 0).all():
+            empty = self.classes_[self._class_sizes == 0].tolist()
+            raise ValueError(f"Classes {empty} had no rows in the fit: their odds cannot be re-weighted.")
+        other = copy.copy(self)
+        shift = np.log(new / new.sum()) - np.log(self._class_sizes)
+        other._offset = self._offset + shift - shift.mean()
+        other._class_sizes = new / new.sum()
+        other.intercept_ = self.intercept_ + shift - shift.mean()
+        return other
+
+    @property
+    def covariance_(self) -> np.ndarray:
+        """Posterior covariance in the units of the data, (K D', K D'): class by class, the intercept last."""
+        check_fitted(self)
+        K, width = self._mode.shape
+        if K * width > 12_000:
+            raise ValueError(
+                f"The covariance of {K * width} parameters takes {8 * (K * width) ** 2 / 2**30:.1f} GiB: use "
+                "predict_latent or summary, which do not need it."
+            )
+        M = self._coordinates.outward_matrix(width)
+        blocks = self._posterior.covariance().reshape(K, width, K, width)
+        return np.einsum("de,kelf,gf->kdlg", M, blocks, M, optimize=True).reshape(K * width, K * width)
+
+    def as_prior(self) -> GaussianPrior:
+        """Today's posterior as tomorrow's prior: its mean and full precision, in the units of the data."""
+        check_fitted(self)
+        if self.prior_ is None:
+            raise ValueError(
+                "as_prior() needs a proper posterior, and Jeffreys' prior leaves what all classes share undetermined: "
+                "fit with prior='evidence' or a number."
+            )
+        mean = self._coordinates.outward(self._posterior.mean)
+        if mean.shape[1] > self.n_features_in_:
+            mean[:, -1] += self._offset
+        covariance = self.covariance_
+        try:
+            np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                "as_prior() needs a covariance of full rank: with approximation='importance' use more draws than there "
+                f"are parameters ({len(covariance)}), or another approximation."
+            ) from None
+        precision = np.linalg.inv(covariance)
+        return GaussianPrior(mean=mean, precision=0.5 * (precision + precision.T))
+
+    def summary(self, coding: str = "symmetric", level: float = 0.95, reference: Any = None) -> pd.DataFrame:
+        """Table of coefficients: class, feature, mean, sd, interval, and the probability that the sign is right.
+
+        Parameters
+        ----------
+        coding : {"symmetric", "reference", "sum"}, default "symmetric"
+            Weights as the model has them; against those of the class `reference` (the first, unless given); or against
+            their mean over classes.
+        level : float, default 0.95
+        reference : class, optional
+        """
+        return tables.summary(check_fitted(self), coding, require_level(level), reference)
+
+    def contrast(self, first: Any, second: Any, level: float = 0.95) -> pd.DataFrame:
+        """Table of the coefficients of log p(first) / p(second)."""
+        return tables.contrast(check_fitted(self), first, second, require_level(level))
+
+    def marginal_effects(self, X: Any, level: float = 0.95) -> pd.DataFrame:
+        """Average over the rows of d p_k / d x_d, with intervals, by draws from the posterior."""
+        return tables.marginal_effects(check_fitted(self), X, require_level(level))
+
+    def __str__(self) -> str:
+        return describing.as_text(self) if hasattr(self, "solution_") else repr(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        if not hasattr(self, "solution_"):
+            return super()._repr_mimebundle_(**kwargs)
+        return {"text/plain": str(self), "text/html": describing.as_html(self)}
+
+    def _predictive(self, X: Any, log: bool) -> np.ndarray:
+        """Probabilities (K, n), or their logarithms, without label noise."""
+        check_fitted(self)
+        K = len(self.classes_)
+        if self.predictive not in PREDICTIVES:
+            raise ValueError(f"predictive={self.predictive!r} is unknown: use one of {[*PREDICTIVES]}.")
+        if self.predictive == "plugin":
+            return self._map(X, K, predicting.plugin, self._mode, self._offset, log)
+        if self.predictive == "probit":
+            return self._map(X, K, predicting.probit, self._posterior, self._offset, log)
+        if self.predictive == "sample":
+            thetas = self._posterior.draws(int(self.n_draws), np.random.default_rng(self._drawn_from))
+            return self._map(X, K, predicting.sampled, thetas, self._offset, log)
+        return self._map(X, K, predicting.quasi, self._posterior, self._offset, self._n_quasi_nodes, log)
+
+    @property
+    def _n_quasi_nodes(self) -> int:
+        """Nodes for each row, by predictive="quasi": fewer with very many classes, as each costs K exponentials."""
+        n_nodes = int(self.n_nodes)
+        return n_nodes if len(self.classes_) <= 100 else max(32, n_nodes // 8)
+
+    def _map(self, X: Any, n_out: int, kernel: Any, *params: Any, nearer: bool = True) -> np.ndarray:
+        """The kernel's values for all rows of X, in the fit's coordinates, (n_out, n).
+
+        Of rows so far away that squares overflow, probabilities depend on the direction alone: with `nearer`, such rows
+        are replaced by nearer ones.
+        """
+        blocks = self._blocks(X, n_out)
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+            values = blocks.map_rows(kernel, *params, heavy=True)
+            lost = np.flatnonzero(np.isnan(values).any(axis=0)) if nearer else np.array([], dtype=int)
+            if lost.size:
+                rows = blocks.take(lost)
+                rows = np.clip(rows.toarray() if sp.issparse(rows) else rows, -_LARGEST, _LARGEST)
+                rows *= _FAR / np.abs(rows).max(axis=1, keepdims=True)
+                values[:, lost] = MemoryBlocks(rows, None, None, n_out).map_rows(kernel, *params)
+            return values
+
+    def _blocks(self, X: Any, n_out: int) -> Blocks:
+        """New rows in the fit's coordinates, for kernels with n_out values a row."""
+        features = read_for_prediction(self, X, self.device)
+        features.require_finite()
+        shift, scale = self._coordinates.shift, self._coordinates.scale
+        return features.blocks(None, n_out, shift=shift, scale=scale, n_threads=usable_threads(self.n_jobs))
+
+
+def check_fitted(model: BayesianSoftmaxRegression) -> BayesianSoftmaxRegression:
+    """The model, if it has been fitted."""
+    check_is_fitted(model, "solution_")
+    return model

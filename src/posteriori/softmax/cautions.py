@@ -1,0 +1,57 @@
+"""What a user should know about a Bayesian fit before trusting it."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
+from posteriori.solvers.solution import BayesianSolution, Status
+
+__all__ = ["warn_of"]
+
+_WORSE, _WORSE_NATS = 0.02, 0.01
+"""By how much a posterior may predict left-out rows worse than its mode before a warning: share and nats."""
+
+
+def warn_of(solution: BayesianSolution, n_draws: int) -> None:
+    """Warn of what went wrong or may mislead; each kind of trouble has its class."""
+    if solution.status is not Status.CONVERGED:
+        warnings.warn(
+            f"Not converged ({solution.status.value}): after {solution.n_iter} iterations J is about "
+            f"{solution.gap:.2g} above its minimum. Raise max_iter, or use solver='auto'.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if solution.evidence_converged is False:
+        warnings.warn(
+            "The search for the prior of largest evidence ended before its top: give the precision as a number, "
+            "or look at solution_.evidence_path.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if solution.approximation_converged is False:
+        warnings.warn(
+            "The variational posterior had not settled when its steps ended: compare solution_.bound with "
+            "log_evidence_, or use a stronger prior.",
+            ApproximationWarning,
+            stacklevel=3,
+        )
+    if solution.scores:
+        plugin, chosen = solution.scores["plugin"], solution.scores[solution.approximation]
+        if chosen - plugin > max(_WORSE * plugin, _WORSE_NATS):
+            warnings.warn(
+                f"The {solution.approximation} posterior predicts left-out rows worse than its mode alone: "
+                f"log-loss {chosen:.3g} against {plugin:.3g}. Classes are nearly separable; consider "
+                "predictive='plugin' for probabilities, and distrust the intervals.",
+                ApproximationWarning,
+                stacklevel=3,
+            )
+    if solution.k_hat is not None and solution.k_hat > min(0.7, 1.0 - 1.0 / np.log10(n_draws)):
+        warnings.warn(
+            f"Importance weights are unreliable (k-hat {solution.k_hat:.2f}, worth "
+            f"{solution.effective_sample_size:.0f} draws): use approximation='variational', or more draws.",
+            ApproximationWarning,
+            stacklevel=3,
+        )

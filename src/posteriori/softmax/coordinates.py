@@ -1,0 +1,104 @@
+"""Units and origins: linear changes of the features, and what they make of the parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from posteriori.rows.blocks import Blocks
+from posteriori.rows.extremes import extremes
+from posteriori.softmax.objective import ObservedMoments
+
+__all__ = ["Coordinates"]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """x' = (x - shift) * scale, and what that makes of parameters (K, D') with the intercept last.
+
+    Point estimates are computed with the data as they are (both None), but for columns whose digits or squares
+    float64 would lose: a mean a thousand times the spread, values beyond 1e100. Priors that are to be free of units
+    are stated for centred and scaled columns. Sparse columns cannot be centred: `centre` then says where their middle
+    is.
+
+    Attributes
+    ----------
+    shift, scale : ndarray (D,) or None
+    centre : ndarray (D',) or None
+        The mean row of x' and a one, where that is not the origin.
+    """
+
+    shift: np.ndarray | None = None
+    scale: np.ndarray | None = None
+    centre: np.ndarray | None = None
+
+    @classmethod
+    def safe_for(
+        cls, blocks: Blocks, observed: ObservedMoments, free_intercept: bool, keep_constant: bool = True
+    ) -> Coordinates:
+        """Those in which sums of squares keep their digits; a constant column stays what it is, if asked to."""
+        size = np.sqrt(observed.squares / max(observed.class_sizes.sum(), np.finfo(float).tiny))
+        if not observed.finite or ((size > 1e100) | ((size < 1e-100) & (size > 0))).any():
+            largest = blocks.map_sum(extremes).largest
+            return cls(scale=1.0 / np.where(largest > 0, largest, 1.0))
+        if free_intercept and not blocks.sparse:
+            far = np.abs(observed.mean) > 1e3 * np.sqrt(observed.variance)
+            if far.any():
+                if keep_constant:
+                    far &= blocks.map_sum(extremes).ranges > 0
+                return cls(shift=np.where(far, observed.mean, 0.0)) if far.any() else cls()
+        return cls()
+
+    def precision(self, precision: np.ndarray) -> np.ndarray:
+        """The prior's, of the weights of x'."""
+        if self.scale is None:
+            return precision
+        scaled = precision.copy()
+        with np.errstate(under="ignore"):
+            scaled[:, : self.scale.size] *= self.scale**2
+        return scaled
+
+    def inward(self, theta: np.ndarray) -> np.ndarray:
+        """Parameters for x' from those for x."""
+        theta = theta.copy()
+        if self.shift is not None and theta.shape[1] > self.shift.size:
+            theta[:, -1] += theta[:, : self.shift.size] @ self.shift
+        if self.scale is not None:
+            theta[:, : self.scale.size] /= self.scale
+        return theta
+
+    def outward(self, theta: np.ndarray) -> np.ndarray:
+        """Parameters for x from those for x'."""
+        theta = theta.copy()
+        if self.scale is not None:
+            theta[:, : self.scale.size] *= self.scale
+        if self.shift is not None and theta.shape[1] > self.shift.size:
+            theta[:, -1] -= theta[:, : self.shift.size] @ self.shift
+        return theta
+
+    @classmethod
+    def standard(cls, safe: Coordinates, observed: ObservedMoments, spread: np.ndarray, centred: bool) -> Coordinates:
+        """Centred (if they can be) and of the given spread, as seen in coordinates `safe`, in which moments are."""
+        scale = 1.0 / np.where(spread > 0, spread, 1.0)
+        inner = np.ones_like(scale) if safe.scale is None else safe.scale
+        shift = None
+        if centred:
+            shift = observed.mean / inner + (0.0 if safe.shift is None else safe.shift)
+        return cls(shift, scale * inner, None if centred else np.append(observed.mean * scale, 1.0))
+
+    @property
+    def unit(self) -> np.ndarray | float:
+        """One unit of x' in those of x, (D,)."""
+        return 1.0 if self.scale is None else 1.0 / self.scale
+
+    def centring_matrix(self, width: int) -> np.ndarray:
+        """C (D', D'): C theta'_k has the logit of the mean row in place of the intercept."""
+        C = np.eye(width)
+        if self.centre is not None and width == self.centre.size:
+            C[-1] = self.centre
+        return C
+
+    def outward_matrix(self, width: int) -> np.ndarray:
+        """M (D', D') with theta_k = M theta'_k for each class: what `outward` does."""
+        return self.outward(np.eye(width)).T

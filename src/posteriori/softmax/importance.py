@@ -1,0 +1,101 @@
+r"""Draws from a Gaussian approximation, weighted towards the posterior itself: w_s = p(Y, theta_s) / q(theta_s)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posteriori.maths.integrals import AtNodes, Nodes
+from posteriori.maths.pareto import smoothed_weights
+from posteriori.rows.products import logits
+from posteriori.softmax.posterior import FullPosterior
+from posteriori.solvers.problem import DrawnProblem
+
+__all__ = ["Importance", "WeightedDraws", "importance"]
+
+_BLOCK_VALUES = 1 << 20
+
+
+class WeightedDraws:
+    """A posterior known by draws (S, K, D') and their weights (S,)."""
+
+    structure = "full"
+    gaussian = False
+
+    def __init__(self, draws: np.ndarray, weights: np.ndarray) -> None:
+        self.thetas, self.weights = draws, weights
+        self.mean = np.tensordot(weights, draws, axes=1)
+
+    @property
+    def latent_size(self) -> int:
+        return len(self.mean)
+
+    def nodes(self, size: int, even: bool = False) -> Nodes:
+        """The draws themselves, whatever the size asked for."""
+        return Nodes(np.empty((0, self.weights.size)), self.weights)
+
+    def at_nodes(self, X: Any, F: np.ndarray, nodes: Nodes) -> AtNodes:
+        """Logits of each row at each draw; F (K, n) says where their mean is to be."""
+        S, K, D = self.thetas.shape
+        offset = F - logits(X, self.mean)
+        size = max(1, _BLOCK_VALUES // (S * K))
+        for start in range(0, X.shape[0], size):
+            rows = slice(start, min(X.shape[0], start + size))
+            at = logits(X[rows], self.thetas.reshape(S * K, D)).reshape(S, K, -1)
+            yield rows, np.ascontiguousarray(at.transpose(2, 1, 0)) + offset[:, rows].T[:, :, None]
+
+    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Parameters at random, (n_draws, K, D'), drawn with replacement."""
+        return self.thetas[rng.choice(self.weights.size, n_draws, p=self.weights)]
+
+    def covariance(self) -> np.ndarray:
+        centred = (self.thetas - self.mean).reshape(self.weights.size, -1)
+        return (centred.T * self.weights) @ centred
+
+    def variances(self) -> np.ndarray:
+        return np.tensordot(self.weights, (self.thetas - self.mean) ** 2, axes=1)
+
+    def latent_covariance(self, X: Any) -> np.ndarray:
+        """Joint covariance of the logits of rows, (n, K, K)."""
+        F = logits(X, self.mean)
+        out = np.empty((X.shape[0], len(self.mean), len(self.mean)))
+        for rows, at in self.at_nodes(X, F, self.nodes(0)):
+            deviation = at - F[:, rows].T[:, :, None]
+            out[rows] = (deviation * self.weights) @ deviation.transpose(0, 2, 1)
+        return out
+
+    def pair_variances(self, X: Any) -> np.ndarray:
+        """var(f_k - f_l) for k < l, (pairs, n)."""
+        V = self.latent_covariance(X)
+        k, m = np.triu_indices(len(self.mean), 1)
+        return (V[:, k, k] + V[:, m, m] - 2.0 * V[:, k, m]).T
+
+
+@dataclass(frozen=True)
+class Importance:
+    """The weighted draws, the log evidence they estimate, and how far to trust them."""
+
+    posterior: WeightedDraws
+    log_evidence: float
+    k_hat: float
+    effective_sample_size: float
+
+
+def importance(problem: DrawnProblem, proposal: FullPosterior, n_draws: int, rng: np.random.Generator) -> Importance:
+    """Draw, weigh and smooth.
+
+    log p(Y) ~ log mean w_s; the normalising constants of prior and proposal differ by their determinants alone.
+    """
+    thetas = proposal.draws(n_draws, rng)
+    minus_J = -problem.values(thetas)
+    deviations = thetas - proposal.mean
+    log_q = np.array([-0.5 * np.vdot(d, proposal.precision_times(d)) for d in deviations])
+    log_weights = minus_J - log_q + 0.5 * problem.prior.log_det() - 0.5 * proposal.log_det
+    smoothed = smoothed_weights(log_weights)
+    top = log_weights.max()
+    log_evidence = float(top + np.log(np.exp(log_weights - top).mean()))
+    return Importance(
+        WeightedDraws(thetas, smoothed.weights), log_evidence, smoothed.k_hat, smoothed.effective_sample_size
+    )

@@ -1,0 +1,96 @@
+r"""The referee: how well an approximation predicts rows it has not seen, at no refit.
+
+Leaving out a row removes its curvature from the posterior and its pull from the mode. In the space of its own logits
+(less the last class's), with covariance V, probabilities p and curvature Lambda = diag p - p p^T,
+
+.. math:: V_{-n} = (I - V\Lambda)^{-1} V, \qquad f_{-n} = f + V_{-n}(p - y).
+
+For a variational posterior p and Lambda are averages over it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posteriori.maths.integrals import (
+    cholesky_psd,
+    log_expected_softmax,
+    logits_at_nodes,
+    normal_nodes,
+    softmax_moments,
+)
+from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
+from posteriori.rows.products import logits
+from posteriori.softmax.pairs import pair_products, reference_covariance
+from posteriori.softmax.posterior import FullPosterior
+
+__all__ = ["LeftOut", "left_out"]
+
+
+class LeftOut(NamedTuple):
+    """Log-probabilities (n,) of each row's own target under the other rows: of the posterior mean, and averaged."""
+
+    plugin: np.ndarray
+    averaged: np.ndarray
+
+
+def left_out(
+    posterior: FullPosterior,
+    X: Any,
+    Y: np.ndarray,
+    share: np.ndarray,
+    source: FullPosterior | None = None,
+    n_nodes: int = 128,
+) -> LeftOut:
+    """Approximate leave-one-out log-probabilities.
+
+    Parameters
+    ----------
+    X : (n, D)
+        Rows of the fit.
+    Y : ndarray (n, K)
+        Their targets.
+    share : ndarray (n,)
+        How much of each to leave out: one, or all of a row that weighs less.
+    source : FullPosterior or None
+        Over which p and Lambda were averaged; None takes them at the mode.
+    """
+    K, n = len(posterior.mean), X.shape[0]
+    nodes = normal_nodes(K - 1, n_nodes)
+    F = logits(X, posterior.mean)
+    V = reference_covariance(posterior.pair_variances(X), K)
+    if source is None:
+        P = F.copy()
+        softmax_in_place(P)
+        products = pair_products(P)
+    else:
+        spread = reference_covariance(source.pair_variances(X), K)
+        _, P, products = softmax_moments(logits(X, source.mean), spread, nodes)
+    own = share[:, None, None] * _laplacian(products, K)[:, :-1, :-1]
+    # with V = L L^T, (I - V own)^{-1} V = L (I - L^T own L)^{-1} L^T
+    L = cholesky_psd(V)
+    held, U = np.linalg.eigh(L.transpose(0, 2, 1) @ own @ L)
+    # rounding aside, a row cannot hold more than all that is known about its logits
+    half = (L @ U) / np.sqrt(1.0 - np.minimum(held, 0.999))[:, None, :]
+    left = half @ half.transpose(0, 2, 1)
+    G = np.zeros((K, n))
+    G[:-1] = F[:-1] - F[-1] + np.einsum("nij,nj->in", left, (share[:, None] * (P.T - Y))[:, :-1])
+    averaged = log_expected_softmax(logits_at_nodes(G, left, nodes), nodes.weights, G.shape)
+    return LeftOut(_own(log_softmax_in_place(G), Y), _own(averaged, Y))
+
+
+def _laplacian(products: np.ndarray, K: int) -> np.ndarray:
+    """Diag p - p p^T, averaged, (n, K, K), from p_k p_l for k < l, (pairs, n)."""
+    k, m = np.triu_indices(K, 1)
+    out = np.zeros((products.shape[1], K, K))
+    out[:, k, m] = out[:, m, k] = -products.T
+    i = np.arange(K)
+    out[:, i, i] = -out.sum(axis=2)
+    return out
+
+
+def _own(log_p: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """sum_k Y_nk log p_nk, with 0 log 0 = 0."""
+    return np.einsum("nk,kn->n", Y, np.where(Y.T > 0, log_p, 0.0))

@@ -1,0 +1,342 @@
+r"""Gaussian posteriors N(mean, H^{-1}) over parameters theta (K, D'), whole or in structures that stay small.
+
+All answer the same questions: how logits of new rows vary, what a draw looks like, how large the determinant is.
+`FullPosterior` knows every covariance. `KroneckerPosterior` and `DiagonalPosterior` have logits that are independent
+in one basis U common to all rows, f = m + U diag(sqrt v_n) z.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable
+from copy import copy
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import lapack, solve_triangular
+
+from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_at_nodes, logits_in_basis, normal_nodes
+from posteriori.maths.linalg import cholesky
+from posteriori.maths.quadratic import packed_forms
+from posteriori.rows.products import logits, quadratic_forms
+from posteriori.softmax.pairs import pair_forms, reference_covariance
+
+__all__ = ["DiagonalPosterior", "FullPosterior", "KroneckerPosterior", "Posterior"]
+
+
+class Posterior(Protocol):
+    """A Gaussian over parameters (K, D')."""
+
+    mean: np.ndarray
+    structure: str
+    gaussian: bool
+
+    def covariance(self) -> np.ndarray:
+        """H^{-1}, (K D', K D')."""
+
+    def variances(self) -> np.ndarray:
+        """Of each parameter, (K, D')."""
+
+    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Parameters at random, (n_draws, K, D')."""
+
+    def latent_covariance(self, X: Any) -> np.ndarray:
+        """Joint covariance of the logits of rows, (n, K, K)."""
+
+    def pair_variances(self, X: Any) -> np.ndarray:
+        """var(f_k - f_l) for k < l, (pairs, n)."""
+
+    def at_nodes(self, X: Any, F: np.ndarray, nodes: Nodes) -> AtNodes:
+        """Logits of rows at nodes of `latent_size` dimensions: slices of rows, and (n_b, K, S) for each."""
+
+    @property
+    def latent_size(self) -> int:
+        """Dimensions in which logits vary."""
+
+    def nodes(self, size: int, even: bool = False) -> Nodes:
+        """Nodes for `at_nodes`, about as many as asked for; of equal weight if `even`."""
+
+
+class FullPosterior:
+    """Every covariance: H factored in coordinates theta = Q B of the classes.
+
+    Parameters
+    ----------
+    mean : ndarray (K, D')
+    H : ndarray (J D', J D')
+        In coordinates of `basis`.
+    basis : ndarray (K, J)
+        The identity, or contrasts when the prior treats classes alike: what is left of the parameters then, the same
+        vector added to every class, is as the prior left it.
+    common : ndarray (D', D') or None
+        With contrasts, the prior's precision of one class; None where there is no prior, and classes sum to zero.
+    cholesky : callable
+        Factors H.
+    """
+
+    structure = "full"
+    gaussian = True
+
+    def __init__(
+        self,
+        mean: np.ndarray,
+        H: np.ndarray,
+        basis: np.ndarray,
+        common: np.ndarray | None = None,
+        cholesky: Callable[[np.ndarray], np.ndarray] = cholesky,
+    ) -> None:
+        self.mean, self.basis, self.common = mean, basis, common
+        try:
+            self.factor = cholesky(H)
+        except np.linalg.LinAlgError:
+            raise np.linalg.LinAlgError(
+                "The posterior precision is not positive definite: the prior is improper."
+            ) from None
+
+    def about(self, mean: np.ndarray) -> FullPosterior:
+        """The same covariance about another mean."""
+        other = copy(self)
+        other.mean = mean
+        return other
+
+    @property
+    def log_det(self) -> float:
+        value = 2.0 * float(np.log(self.factor.diagonal()).sum())
+        return value if self.common is None else value + float(np.linalg.slogdet(self.common)[1])
+
+    def solve(self, R: np.ndarray) -> np.ndarray:
+        """H^{-1} R for R (K, D')."""
+        inner = lapack.dpotrs(self.factor, (self.basis.T @ R).ravel(), lower=1)[0]
+        out = self.basis @ inner.reshape(self.basis.shape[1], -1)
+        if self.common is not None:
+            shared = R.mean(axis=0)
+            if np.abs(shared).max() > 1e-14 * np.abs(R).max():  # rarely: no likelihood has a slope there
+                out += np.linalg.solve(self.common, shared)
+        return out
+
+    @cached_property
+    def inner(self) -> np.ndarray:
+        """The covariance in the basis, (J D', J D')."""
+        inverse, _ = lapack.dpotri(self.factor, lower=1)  # its lower half; the factor left zeros above
+        mirrored = inverse + inverse.T
+        mirrored[np.diag_indices_from(mirrored)] *= 0.5
+        return mirrored
+
+    @cached_property
+    def forms(self) -> np.ndarray:
+        """Covariance of w_k - w_l for k < l, (pairs, D', D')."""
+        return pair_forms(self.inner, self.basis)
+
+    @cached_property
+    def packed_forms(self) -> np.ndarray:
+        """The same, ready for the quadratic forms of many blocks."""
+        return packed_forms(self.forms)
+
+    @cached_property
+    def _common_covariance(self) -> np.ndarray | None:
+        """Of one vector added to every class, times K, (D', D')."""
+        return None if self.common is None else np.linalg.inv(self.common)
+
+    def covariance(self) -> np.ndarray:
+        K, J = self.basis.shape
+        D = self.mean.shape[1]
+        blocks = np.einsum("ki,idje,lj->kdle", self.basis, self.inner.reshape(J, D, J, D), self.basis, optimize=True)
+        if self._common_covariance is not None:
+            blocks += self._common_covariance[:, None, :] / K
+        return blocks.reshape(K * D, K * D)
+
+    def variances(self) -> np.ndarray:
+        K, J = self.basis.shape
+        D = self.mean.shape[1]
+        diagonals = np.einsum("idjd->ijd", self.inner.reshape(J, D, J, D))
+        out = np.einsum("ki,ijd,kj->kd", self.basis, diagonals, self.basis)
+        return out if self._common_covariance is None else out + self._common_covariance.diagonal() / K
+
+    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        K, J = self.basis.shape
+        D = self.mean.shape[1]
+        z = rng.standard_normal((J * D, n_draws))
+        B = solve_triangular(self.factor, z, lower=True, trans=1).reshape(J, D, n_draws)
+        out = np.einsum("ki,ids->skd", self.basis, B) + self.mean
+        if self._common_covariance is not None:
+            root = np.linalg.cholesky(self._common_covariance) / np.sqrt(K)
+            out += (rng.standard_normal((n_draws, D)) @ root.T)[:, None, :]
+        return out
+
+    def pair_variances(self, X: Any) -> np.ndarray:
+        return np.maximum(quadratic_forms(X, self.packed_forms, self.mean.shape[1] > X.shape[1]), 0.0)
+
+    def latent_covariance(self, X: Any) -> np.ndarray:
+        K, D = self.mean.shape
+        V = np.zeros((X.shape[0], K, K))
+        if self.basis.shape[1] == K:
+            blocks = self.inner.reshape(K, D, K, D)
+            for i in range(K):
+                V[:, i, i:] = quadratic_forms(X, blocks[i].transpose(1, 0, 2)[i:], D > X.shape[1]).T
+                V[:, i:, i] = V[:, i, i:]
+            return V
+        # from var(f_k - f_l) to covariances about the mean over classes
+        k, m = np.triu_indices(K, 1)
+        V[:, k, m] = V[:, m, k] = self.pair_variances(X).T
+        V -= V.mean(axis=1, keepdims=True)
+        V -= V.mean(axis=2, keepdims=True)
+        V *= -0.5
+        if self._common_covariance is not None:
+            V += quadratic_forms(X, self._common_covariance[None], D > X.shape[1])[0][:, None, None] / K
+        return V
+
+    def precision_times(self, V: np.ndarray) -> np.ndarray:
+        """H V for V (K, D')."""
+        K = len(self.basis)
+        inner = (self.basis.T @ V).ravel()
+        out = self.basis @ (self.factor @ (self.factor.T @ inner)).reshape(self.basis.shape[1], -1)
+        return out if self.common is None else out + V.mean(axis=0) @ self.common * np.ones((K, 1))
+
+    @property
+    def latent_size(self) -> int:
+        return len(self.mean) - 1
+
+    def nodes(self, size: int, even: bool = False) -> Nodes:
+        return even_nodes(self.latent_size, size) if even else normal_nodes(self.latent_size, size)
+
+    def at_nodes(self, X: Any, F: np.ndarray, nodes: Nodes) -> AtNodes:
+        return logits_at_nodes(F, reference_covariance(self.pair_variances(X), len(self.mean)), nodes)
+
+
+class _BasisPosterior(ABC):
+    """Logits independent in one basis U (K, J) for all rows."""
+
+    mean: np.ndarray
+    latent_basis: np.ndarray
+    gaussian = True
+
+    def latent_variances(self, X: Any) -> np.ndarray:
+        """V (J, n)."""
+        raise NotImplementedError
+
+    def latent_covariance(self, X: Any) -> np.ndarray:
+        v = self.latent_variances(X)
+        return np.einsum("ki,in,li->nkl", self.latent_basis, v, self.latent_basis, optimize=True)
+
+    def pair_variances(self, X: Any) -> np.ndarray:
+        k, m = np.triu_indices(len(self.mean), 1)
+        return (self.latent_basis[k] - self.latent_basis[m]) ** 2 @ self.latent_variances(X)
+
+    @property
+    def latent_size(self) -> int:
+        return self.latent_basis.shape[1]
+
+    def nodes(self, size: int, even: bool = False) -> Nodes:
+        return even_nodes(self.latent_size, size) if even else normal_nodes(self.latent_size, size)
+
+    def at_nodes(self, X: Any, F: np.ndarray, nodes: Nodes) -> AtNodes:
+        return logits_in_basis(F, self.latent_basis, self.latent_variances(X), nodes)
+
+
+class KroneckerPosterior(_BasisPosterior):
+    """H = A kron G / tr A + prior, in the eigenbasis of A and that of G relative to the prior.
+
+    With A = U diag(l) U^T and R^{-1/2} G R^{-1/2} = E diag(g) E^T, the covariance of class direction i is
+    R^{-1/2} E diag(1 / (1 + l_i g)) E^T R^{-1/2}.
+
+    Parameters
+    ----------
+    mean : ndarray (K, D')
+    A : ndarray (K, K)
+        Scaled so that A kron G is the likelihood's part.
+    G : ndarray (D', D')
+    common : ndarray (D', D')
+        The prior's precision of one class.
+    """
+
+    structure = "kronecker"
+
+    def __init__(self, mean: np.ndarray, A: np.ndarray, G: np.ndarray, common: np.ndarray) -> None:
+        self.mean = mean
+        self.levels, self.latent_basis = np.linalg.eigh(A)
+        self.levels = np.maximum(self.levels, 0.0)
+        root = np.linalg.cholesky(common)
+        self._log_det_common = 2.0 * float(np.log(root.diagonal()).sum())
+        half = solve_triangular(root, G, lower=True)
+        self.spread, E = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
+        self.spread = np.maximum(self.spread, 0.0)
+        self.directions = solve_triangular(root, E, lower=True, trans=1)  # R^{-1/2} E, (D', D')
+        self.shrunk = 1.0 / (1.0 + np.multiply.outer(self.levels, self.spread))  # (K, D')
+
+    @property
+    def log_det(self) -> float:
+        return len(self.levels) * self._log_det_common - float(np.log(self.shrunk).sum())
+
+    def latent_variances(self, X: Any) -> np.ndarray:
+        return self.shrunk @ logits(X, self.directions.T) ** 2
+
+    def variances(self) -> np.ndarray:
+        return self.latent_basis**2 @ self.shrunk @ (self.directions**2).T
+
+    def covariance(self) -> np.ndarray:
+        K, D = self.mean.shape
+        inner = np.einsum("de,ie,fe->idf", self.directions, self.shrunk, self.directions, optimize=True)
+        return np.einsum("ki,idf,li->kdlf", self.latent_basis, inner, self.latent_basis, optimize=True).reshape(
+            K * D, K * D
+        )
+
+    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        z = rng.standard_normal((n_draws, *self.mean.shape)) * np.sqrt(self.shrunk)
+        return self.mean + self.latent_basis @ z @ self.directions.T
+
+
+class DiagonalPosterior(_BasisPosterior):
+    """Independent parameters, with precisions (K, D').
+
+    With a centre [c, 1] it is the logit at c that is independent of the weights, and not the intercept.
+    """
+
+    structure = "diagonal"
+
+    def __init__(self, mean: np.ndarray, precisions: np.ndarray, centre: np.ndarray | None = None) -> None:
+        self.mean, self.precisions, self.centre = mean, precisions, centre
+        self.latent_basis = np.eye(len(mean))
+
+    @property
+    def log_det(self) -> float:
+        return float(np.log(self.precisions).sum())
+
+    def latent_variances(self, X: Any) -> np.ndarray:
+        squares = X.power(2) if sp.issparse(X) else X * X
+        s = 1.0 / self.precisions
+        if self.centre is None:
+            return logits(squares, s)
+        # of (x - c)^2 s + s_b; rows as wide as the parameters bring their own last entry
+        c = self.centre[:-1]
+        wide = X.shape[1] == s.shape[1]
+        last = np.ones(X.shape[0]) if not wide else np.asarray(X[:, -1]).ravel()
+        if wide:
+            X, squares = X[:, :-1], squares[:, :-1]
+        cross = logits(X, s[:, :-1] * c)
+        return logits(squares, s[:, :-1]) - 2.0 * last * cross + np.multiply.outer(s[:, :-1] @ c**2 + s[:, -1], last**2)
+
+    def variances(self) -> np.ndarray:
+        out = 1.0 / self.precisions
+        if self.centre is not None:
+            out[:, -1] += out[:, :-1] @ self.centre[:-1] ** 2
+        return out
+
+    def covariance(self) -> np.ndarray:
+        K, D = self.mean.shape
+        back = self._uncentred(np.eye(D)).T
+        blocks = [(back * s) @ back.T for s in 1.0 / self.precisions]
+        out = np.zeros((K, D, K, D))
+        out[np.arange(K), :, np.arange(K), :] = blocks
+        return out.reshape(K * D, K * D)
+
+    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        z = rng.standard_normal((n_draws, *self.mean.shape)) / np.sqrt(self.precisions)
+        return self.mean + self._uncentred(z)
+
+    def _uncentred(self, theta: np.ndarray) -> np.ndarray:
+        """From weights and the logit at the centre to weights and intercepts, along the last axis."""
+        if self.centre is None:
+            return theta
+        return np.concatenate([theta[..., :-1], theta[..., -1:] - theta[..., :-1] @ self.centre[:-1, None]], axis=-1)

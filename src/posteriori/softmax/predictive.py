@@ -1,0 +1,149 @@
+"""Predictions from a posterior, block by block: kernels from rows (n, D) to arrays (K, n)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, ndtri
+
+from posteriori.maths.integrals import expected_softmax, log_expected_softmax, softmax_at_nodes
+from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
+from posteriori.rows.blocks import kernel
+from posteriori.rows.products import logits
+from posteriori.softmax.posterior import Posterior
+
+__all__ = [
+    "drawn",
+    "drawn_moments",
+    "entropies",
+    "latent_covariances",
+    "latent_means",
+    "plugin",
+    "probit",
+    "quantiles",
+    "quasi",
+    "sampled",
+]
+
+
+def latent_means(X: Any, posterior: Posterior, offset: np.ndarray) -> np.ndarray:
+    """E[f], (K, n)."""
+    return logits(X, posterior.mean) + offset[:, None]
+
+
+def latent_covariances(X: Any, posterior: Posterior) -> np.ndarray:
+    """cov(f), (K K, n)."""
+    return posterior.latent_covariance(X).reshape(X.shape[0], -1).T
+
+
+@kernel(jax_version="posteriori.softmax.jax_kernels:plugin")
+def plugin(X: Any, theta: np.ndarray, offset: np.ndarray, log: bool) -> np.ndarray:
+    """softmax(theta x) at one theta."""
+    F = logits(X, theta) + offset[:, None]
+    if log:
+        return log_softmax_in_place(F)
+    softmax_in_place(F)
+    return F
+
+
+@kernel(jax_version="posteriori.softmax.jax_kernels:quasi")
+def quasi(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, log: bool) -> np.ndarray:
+    """E[softmax(f)] over the rows' joint Gaussian logits, by fixed nodes."""
+    F = logits(X, posterior.mean) + offset[:, None]
+    nodes = posterior.nodes(n_nodes)
+    average = log_expected_softmax if log else expected_softmax
+    return average(posterior.at_nodes(X, F, nodes), nodes.weights, F.shape)
+
+
+def sampled(X: Any, thetas: np.ndarray, offset: np.ndarray, log: bool) -> np.ndarray:
+    """The mean of softmax(theta_s x) over draws (S, K, D')."""
+    total = None
+    for theta in thetas:
+        P = plugin(X, theta, offset, log)
+        if total is None:
+            total = P
+        elif log:
+            np.logaddexp(total, P, out=total)
+        else:
+            total += P
+    assert total is not None
+    return total - np.log(len(thetas)) if log else total / len(thetas)
+
+
+def drawn(X: Any, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """softmax(theta_s x) for each of S draws, (S K, n), one draw after the other."""
+    return np.concatenate([plugin(X, theta, offset, False) for theta in thetas])
+
+
+@kernel(reads_labels=False)
+def drawn_moments(X: Any, Y: Any, c: Any, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """sum_n of p_n, and of p_n p_n^T, for each of S draws: (S, K, 1 + K)."""
+    out = np.empty((len(thetas), offset.size, 1 + offset.size))
+    for s, theta in enumerate(thetas):
+        P = plugin(X, theta, offset, False)
+        out[s, :, 0] = P.sum(axis=1)
+        out[s, :, 1:] = P @ P.T
+    return out
+
+
+def probit(X: Any, posterior: Posterior, offset: np.ndarray, log: bool) -> np.ndarray:
+    """p_k ~ 1 / sum_j exp(-(m_k - m_j) / sqrt(1 + pi v_kj / 8)), v_kj = var(f_k - f_j), normalised."""
+    F = logits(X, posterior.mean) + offset[:, None]
+    K, n = F.shape
+    k, m = np.triu_indices(K, 1)
+    margins = np.zeros((K, K, n))
+    variances = posterior.pair_variances(X)
+    variances[np.isinf(variances)] = np.nan  # no margin of zero where squares overflow
+    margins[k, m] = (F[k] - F[m]) / np.sqrt(1.0 + np.pi / 8.0 * variances)
+    margins[m, k] = -margins[k, m]
+    log_p = -np.logaddexp.reduce(-margins, axis=1)
+    return log_softmax_in_place(log_p) if log else np.exp(log_softmax_in_place(log_p))
+
+
+def quantiles(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, levels: tuple[float, ...]) -> np.ndarray:
+    """Quantiles of each class probability, (len(levels) K, n), one level after the other."""
+    F = logits(X, posterior.mean) + offset[:, None]
+    K, n = F.shape
+    out = np.empty((len(levels), K, n))
+    if K == 2 and posterior.gaussian:  # log-odds are normal, and their order is that of the probabilities
+        sd = np.sqrt(posterior.pair_variances(X)[0])
+        for i, level in enumerate(levels):
+            z = ndtri(level) * sd
+            out[i] = expit(F[0] - F[1] + z), expit(F[1] - F[0] + z)
+        return out.reshape(len(levels) * K, n)
+    nodes = posterior.nodes(n_nodes, even=True)
+    for rows, at in posterior.at_nodes(X, F, nodes):
+        softmax_at_nodes(at)
+        for i, level in enumerate(levels):
+            out[i, :, rows] = _weighted_quantile(at, nodes.weights, level).T
+    return out.reshape(len(levels) * K, n)
+
+
+def _weighted_quantile(values: np.ndarray, weights: np.ndarray, level: float) -> np.ndarray:
+    """Along the last axis; (n, K)."""
+    if (weights == weights[0]).all():
+        return np.quantile(values, level, axis=-1, method="hazen")
+    order = np.argsort(values, axis=-1)
+    reached = np.cumsum(weights[order], axis=-1)
+    index = np.minimum((reached < level).sum(axis=-1), values.shape[-1] - 1)
+    return np.take_along_axis(np.take_along_axis(values, order, axis=-1), index[..., None], axis=-1)[..., 0]
+
+
+def entropies(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, label_noise: float) -> np.ndarray:
+    """Total H[E p] and aleatoric E[H p] entropy in nats, (2, n), of labels of which some are noise."""
+    F = logits(X, posterior.mean) + offset[:, None]
+    nodes = posterior.nodes(n_nodes)
+    out = np.empty((2, F.shape[1]))
+    for rows, at in posterior.at_nodes(X, F, nodes):
+        softmax_at_nodes(at)
+        at *= 1.0 - label_noise
+        at += label_noise / len(F)
+        out[0, rows] = _entropy(at @ nodes.weights)
+        out[1, rows] = _entropy(at.transpose(0, 2, 1)) @ nodes.weights
+    return out
+
+
+def _entropy(P: np.ndarray) -> np.ndarray:
+    """-sum p log p along the last axis, with 0 log 0 = 0."""
+    return -np.einsum("...k,...k->...", P, np.log(np.where(P > 0, P, 1.0)))

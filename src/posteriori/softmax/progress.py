@@ -1,0 +1,45 @@
+"""A line of progress for long fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+from posteriori.rows.blocks import Blocks
+from posteriori.solvers.solution import Iterate
+
+__all__ = ["progress"]
+
+
+@contextmanager
+def progress(verbose: int, blocks: Blocks) -> Iterator[Callable[[int, Iterate], None] | None]:
+    """What to call after each iteration: nothing, a line kept up to date (1), or one line each (2)."""
+    if not verbose:
+        yield None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    start = perf_counter()
+
+    def line(i: int, now: Iterate) -> str:
+        gap = "" if now.gap is None else f"  gap {now.gap:.1e}"
+        return (
+            f"iteration {i}  objective {now.objective:.9g}{gap}  "
+            f"{blocks.n_passes} passes  {perf_counter() - start:.1f} s"
+        )
+
+    if verbose > 1:
+        yield lambda i, now: console.print(line(i, now))
+        return
+    last = ""
+    with console.status("first pass over the data") as status:
+
+        def update(i: int, now: Iterate) -> None:
+            nonlocal last
+            last = line(i, now)
+            status.update(last)
+
+        yield update
+    console.print(last)

@@ -1,0 +1,1 @@
+"""Optimisation of any smooth problem: solvers that take a problem and return a solution with its certificate."""

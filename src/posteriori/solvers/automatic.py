@@ -1,0 +1,91 @@
+"""The default: a start that is cheap and safe, a Newton finish that is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+
+from posteriori.solvers.lbfgs import LBFGS
+from posteriori.solvers.newton import Newton, ends_with_a_full_step, forms_hessian
+from posteriori.solvers.precondition import Precondition
+from posteriori.solvers.problem import SampledProblem
+from posteriori.solvers.solution import Iterate, Status, Steps, run
+from posteriori.solvers.solver import Solver
+
+__all__ = ["Automatic"]
+
+_GROWTH = 32
+"""From one sample to the next."""
+
+
+@dataclass
+class Automatic(Solver):
+    """Chooses: exact Newton when small; else a start from a sample of rows or by L-BFGS, and a Newton finish."""
+
+    tol: float | None = None
+    max_iter: int | None = None
+
+    def steps(self, problem: SampledProblem, theta: np.ndarray, tol: float) -> Steps:
+        """Iterate from theta until the Newton decrement is within tol * |J|."""
+        precondition = Precondition(problem)
+        if problem.start_rows < problem.n_rows and not theta.any():
+            if (found := problem.descended(tol)) is not None:
+                yield from map(Iterate, found.thetas, found.values, found.gradients, found.gaps)
+                theta = found.thetas[-1]
+                if found.converged and not ends_with_a_full_step(problem):
+                    return Status.CONVERGED
+            else:
+                theta, precondition, interrupted = _sample_start(problem, theta, precondition)
+                if interrupted:
+                    yield Iterate(theta, *problem.value_gradient(theta))
+                    raise KeyboardInterrupt
+        if not forms_hessian(problem):
+            theta = yield from _quasi_newton(problem, theta, tol, precondition)
+        return (yield from Newton().steps(problem, theta, tol, precondition))
+
+
+def _sample_start(
+    problem: SampledProblem, start: np.ndarray, precondition: Precondition
+) -> tuple[np.ndarray, Precondition, bool]:
+    """The optimum of ever larger samples, each started from the one before, and a preconditioner from the last.
+
+    The optimum of n rows is about K D / 2 nats from that of all, so that is how exactly it is worth knowing. Should
+    it be worse for all rows than the start was for the first sample, the start it is: later samples begin so near to
+    their optimum that they differ from all rows by chance.
+    """
+    size, theta, before = problem.start_rows, start, None
+    served = Precondition(problem.sample(size))
+    while True:
+        rough = 0.1 * theta.size / size
+        best, status, trace = run(_quasi_newton(problem.sample(size), theta, rough, served), 100)
+        theta, before = best.theta, trace[0].objective if before is None else before
+        if status is Status.INTERRUPTED:
+            return theta, precondition, True
+        size *= _GROWTH
+        if 2 * size > problem.n_rows:
+            break
+        served = served.serve(problem.sample(size), theta)
+    if problem.value_gradient(theta)[0] > before:
+        return start, precondition, False
+    return theta, served.serve(problem, theta), False
+
+
+def _quasi_newton(
+    problem: SampledProblem, theta: np.ndarray, tol: float, precondition: Precondition
+) -> Generator[Iterate, None, np.ndarray]:
+    """L-BFGS as long as it gains quickly; a Newton finish is worth about `patience` of its passes."""
+    patience = 40 + problem.shape[1] / 4
+    gaps: list[float] = []
+    for now in LBFGS().steps(problem, theta, 0.3 * tol, precondition):
+        yield now
+        theta = now.theta
+        gaps.append((now.gap or 0.0) / abs(now.objective))
+        if gaps[-1] <= 0.3 * tol:
+            break
+        if len(gaps) > 20:
+            speed = np.log(max(gaps[-12:-6]) / max(gaps[-6:])) / 6
+            if np.log(max(gaps[-6:]) / tol) > patience * speed:
+                break
+    return theta

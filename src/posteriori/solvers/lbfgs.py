@@ -1,0 +1,114 @@
+"""Limited-memory BFGS that starts from a preconditioner instead of a multiple of the identity."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from posteriori.solvers.line_search import line_search
+from posteriori.solvers.newton import newton_decrement
+from posteriori.solvers.precondition import Precondition, Preconditioner
+from posteriori.solvers.problem import CurvedProblem
+from posteriori.solvers.solution import Iterate, Status, Steps
+from posteriori.solvers.solver import Solver
+
+__all__ = ["LBFGS"]
+
+_TINY = np.finfo(float).tiny
+_VALUES_KEPT = 2_000_000
+"""Beyond this many numbers, going through the memory costs more than a pass that it might save."""
+_FAR = 1e-4
+"""Relative gap above which a new preconditioner still pays."""
+
+
+@dataclass
+class LBFGS(Solver):
+    """Limited-memory BFGS in the metric of the Kronecker approximation to the Hessian.
+
+    Parameters
+    ----------
+    memory : int
+        Pairs of steps and gradient differences kept.
+    tol, max_iter : float, int or None
+        None inherits the estimator's.
+    """
+
+    memory: int = 20
+    tol: float | None = None
+    max_iter: int | None = None
+
+    def validate(self) -> None:
+        """Raise unless the parameters make sense."""
+        super().validate()
+        self.require(self.memory >= 1, "memory", "at least 1")
+
+    def steps(
+        self, problem: CurvedProblem, theta: np.ndarray, tol: float, precondition: Precondition | None = None
+    ) -> Steps:
+        """Iterate from theta until the Newton decrement is within tol * |J|.
+
+        The decrement is worked out only when L-BFGS's own estimate, which is often too low, suggests it. While that
+        says that the optimum is still far, the preconditioner is made anew after 8, 16, 32, ... iterations.
+        """
+        value, gradient = problem.value_gradient(theta)
+        if not np.isfinite(value):
+            yield Iterate(theta, value, gradient)
+        precondition = precondition or Precondition(problem)
+        apply = precondition.at(theta)
+        pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(
+            maxlen=min(self.memory, max(5, _VALUES_KEPT // theta.size))
+        )
+        target, renewal, safe = tol, 8, False
+        for i in count(1):
+            direction = -_two_loop(pairs, apply, gradient)
+            gap = -0.5 * float(np.vdot(gradient, direction))
+            yield Iterate(theta, value, gradient, gap)
+            if gap <= target * abs(value):
+                gap = newton_decrement(problem, theta, gradient)
+                yield Iterate(theta, value, gradient, gap)
+                if gap <= tol * abs(value):
+                    return Status.CONVERGED
+                target *= 0.1
+            found = line_search(problem.value_gradient, theta, value, gradient, direction)
+            if found is None:
+                if pairs:
+                    pairs.clear()  # the memory misled: start again from the preconditioner
+                elif not safe:
+                    apply, safe = precondition.safe(), True  # so far out that the curvature says nothing
+                else:
+                    return Status.ITERATION_LIMIT
+                continue
+            step, change = found[0] - theta, found[2] - gradient
+            curvature = float(np.vdot(step, change))
+            if curvature > 0:
+                pairs.append((step, change, 1.0 / curvature))
+            theta, value, gradient = found
+            if i >= renewal:
+                renewal *= 2
+                if gap > _FAR * abs(value) and precondition.worth_renewing(i):
+                    apply, safe = precondition.renew(theta), False
+                    pairs.clear()
+        raise AssertionError("unreachable")
+
+
+def _two_loop(
+    pairs: deque[tuple[np.ndarray, np.ndarray, float]], precondition: Preconditioner, gradient: np.ndarray
+) -> np.ndarray:
+    """The inverse Hessian of the pairs, with the preconditioner at its core, times the gradient."""
+    q = gradient.copy()
+    weights = []
+    for step, change, rho in reversed(pairs):
+        weight = rho * float(np.vdot(step, q))
+        q -= weight * change
+        weights.append(weight)
+    q = precondition(q)
+    if pairs:
+        # where the preconditioner promised too long a step, the last pair knows better
+        step, change, _ = pairs[-1]
+        q *= min(1.0, float(np.vdot(step, change)) / max(float(np.vdot(change, precondition(change))), _TINY))
+    for (step, change, rho), weight in zip(pairs, reversed(weights), strict=True):
+        q += (weight - rho * float(np.vdot(change, q))) * step
+    return q

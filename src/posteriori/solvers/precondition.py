@@ -1,0 +1,162 @@
+r"""Preconditioners: cheap inverses of something like the Hessian.
+
+All act on (K, D) arrays. Softmax curvature has one direction of its own, the same vector added to every class: the
+likelihood ignores it and only the prior sees it. Each preconditioner treats that direction apart, by the prior alone
+(and not at all where the prior is flat), so that what is left is well conditioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from posteriori.maths.linalg import inverse_spd
+from posteriori.solvers.problem import CurvedProblem
+
+__all__ = ["Precondition", "Preconditioner", "class_blocks", "kronecker"]
+
+Preconditioner = Callable[[np.ndarray], np.ndarray]
+
+_BLOCK_BYTES = 400 << 20
+"""Most memory for class blocks."""
+_TRIFLE = 6.0
+"""Passes that the first preconditioner may cost."""
+_CHEAP = 16.0
+"""Passes that one may cost once some have been made."""
+_MANY_PRODUCTS = 8
+"""A solve that took more products than this pays for a better preconditioner."""
+
+
+def kronecker(
+    A: np.ndarray, G: np.ndarray, lead: np.ndarray, diagonal: np.ndarray, precision: np.ndarray
+) -> Preconditioner:
+    """Inverse of A kron G / tr A + prior, in the eigenbasis of A.
+
+    Parameters
+    ----------
+    A : (K, K)
+        Curvature over classes.
+    G : (L, L)
+        Curvature over the features `lead`.
+    lead : (L,)
+        Indices of these; of all others only the diagonal counts.
+    diagonal : (D,)
+        Of G over all features.
+    precision : (K, D)
+        Of the prior; its mean over classes is used, which is exact when it treats them alike.
+    """
+    prior = precision.mean(axis=0)
+    # the null direction is made the last eigenvector, with an eigenvalue beyond all others
+    eigenvalues, Q = np.linalg.eigh(A / max(np.trace(A), np.finfo(float).tiny) + 2.0 / len(A))
+    eigenvalues = np.maximum(eigenvalues[:-1], 1e-8 * max(eigenvalues[-2], np.finfo(float).tiny))
+    inverses = np.stack([inverse_spd(v * G + np.diag(prior[lead])) for v in eigenvalues])
+    others = None
+    if lead.size < prior.size:
+        others = np.multiply.outer(eigenvalues, diagonal) + prior
+        np.divide(1.0, others, out=others, where=others > 0)
+
+    def apply(R: np.ndarray) -> np.ndarray:
+        Z = Q.T @ R
+        led = np.matmul(inverses, Z[:-1, lead, None])[:, :, 0]
+        Z[-1] = _prior_only(Z[-1], prior)
+        if others is not None:
+            Z[:-1] *= others
+        Z[:-1, lead] = led
+        return Q @ Z
+
+    return apply
+
+
+def class_blocks(blocks: np.ndarray, precision: np.ndarray) -> Preconditioner:
+    """Inverse of the Hessian's diagonal blocks (K, D, D) + prior, applied across the null direction."""
+    inverses = np.stack([inverse_spd(B + np.diag(a)) for B, a in zip(blocks, precision, strict=True)])
+    return _across(lambda R: np.matmul(inverses, R[:, :, None])[:, :, 0], precision)
+
+
+def _across(apply: Preconditioner, precision: np.ndarray) -> Preconditioner:
+    """Apply to deviations from the mean over classes, and the prior alone to the mean."""
+    prior = precision.mean(axis=0)
+
+    def across(R: np.ndarray) -> np.ndarray:
+        mean = R.mean(axis=0)
+        Z = apply(R - mean)
+        Z -= Z.mean(axis=0)
+        Z += _prior_only(mean, prior)
+        return Z
+
+    return across
+
+
+def _prior_only(r: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    return np.divide(r, prior, out=np.zeros_like(r), where=prior > 0)
+
+
+class Precondition:
+    """The preconditioner in use: the cheapest that serves, a better one once the work it would save exceeds its price.
+
+    "light": Kronecker, with the heaviest features together and the others one by one; "kronecker": with all of them;
+    "blocks": one matrix per class. Costs are counted in passes over the data, by operations and not by the clock, so
+    that a fit can be repeated.
+    """
+
+    def __init__(self, problem: CurvedProblem) -> None:
+        self.problem = problem
+        K, D = problem.shape
+        N = problem.n_rows
+        self.cost = {
+            "light": 2.0,
+            "kronecker": 2.0 + D / (8.0 * K) + D * D / (4.0 * N),
+            "blocks": 2.0 + D / 10.0 + D * D / (8.0 * N) if K * D * D * 8 <= _BLOCK_BYTES else np.inf,
+        }
+        self.kind = "kronecker" if self.cost["kronecker"] <= _TRIFLE else "light"
+        self.best = np.inf
+        self.wasted = np.inf
+        self.apply: Preconditioner = lambda R: R
+
+    def serve(self, problem: CurvedProblem, theta: np.ndarray) -> Precondition:
+        """Go on with a larger problem of the same kind, with what this one tells at theta."""
+        if np.isfinite(self.cost["blocks"]):
+            self.kind = "blocks"
+            self.renew(theta)
+        other = Precondition(problem)
+        other.kind, other.apply, other.wasted, other.best = self.kind, self.apply, 0.0, self.best
+        return other
+
+    def at(self, theta: np.ndarray) -> Preconditioner:
+        """The preconditioner, made anew at theta once the last has cost more than a new one."""
+        return self.renew(theta) if self.wasted >= self.cost[self.kind] else self.apply
+
+    def worth_renewing(self, n_passes: int) -> bool:
+        """Whether the passes made so far justify a new one, and of which kind."""
+        for kind in ("blocks", "kronecker"):
+            if self.cost[kind] <= max(_CHEAP, 0.5 * n_passes if kind == "kronecker" else 0.0):
+                self.kind = kind
+                return True
+        return False
+
+    def renew(self, theta: np.ndarray) -> Preconditioner:
+        """The preconditioner made anew at theta."""
+        precision = self.problem.precision
+        if self.kind == "blocks":
+            self.apply = class_blocks(self.problem.class_blocks(theta), precision)
+        else:
+            self.apply = kronecker(*self.problem.kronecker_factors(theta, light=self.kind == "light"), precision)
+        self.wasted, self.best = 0.0, np.inf
+        return self.apply
+
+    def safe(self) -> Preconditioner:
+        """Inverse of Boehning's bound on the Hessian, 1/2 (I - 11^T/K) kron X^T C X + prior: never too long a step."""
+        K, D = self.problem.shape
+        A, G, lead, diagonal = self.problem.kronecker_factors(np.zeros((K, D)))
+        return kronecker(A, 0.5 * K * G, lead, 0.5 * K * diagonal, self.problem.precision)
+
+    def learn(self, n_products: int, rtol: float) -> None:
+        """Judge it by the products the last solve took, for each tenfold gain, beyond the best since it was made."""
+        better = {"light": "kronecker", "kronecker": "blocks"}.get(self.kind)
+        if better is not None and n_products > max(_MANY_PRODUCTS, 0.25 * self.cost[better]):
+            self.kind, self.wasted = better, np.inf
+            return
+        decades = -np.log10(rtol)
+        self.best = min(self.best, n_products / decades)
+        self.wasted += n_products - self.best * decades

@@ -1,0 +1,175 @@
+"""What solvers ask of a problem: the less they need, the more they can solve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+__all__ = [
+    "CurvedProblem",
+    "Descent",
+    "DrawnProblem",
+    "PosteriorProblem",
+    "PriorPrecision",
+    "Problem",
+    "SampledProblem",
+    "StochasticProblem",
+]
+
+
+@dataclass(frozen=True)
+class Descent:
+    """A descent over all rows, done where they lie.
+
+    Attributes
+    ----------
+    thetas, gradients : list of ndarray (K, D')
+        Of all steps; the last is the end.
+    values, gaps : list of float
+        J, and estimates of J - J*; if it converged, the last is the decrement 1/2 g^T H^{-1} g.
+    converged : bool
+        Whether the last decrement is within the tolerance.
+    log_partition : float
+        The sum of log-partitions at the end.
+    n_passes : int
+        Over all rows.
+    probabilities : array (K, N)
+        At the end, where the rows lie.
+    """
+
+    thetas: list[np.ndarray]
+    gradients: list[np.ndarray]
+    values: list[float]
+    gaps: list[float]
+    converged: bool
+    log_partition: float
+    n_passes: int
+    probabilities: Any
+
+
+class Problem(Protocol):
+    """What solvers ask of an objective J over parameters of a given shape."""
+
+    shape: tuple[int, int]
+
+    def value_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """J and its gradient."""
+
+    def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
+        """The Hessian at theta times V."""
+
+
+class PriorPrecision(Protocol):
+    """R of a Gaussian prior, as far as solvers need it."""
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether all classes are treated alike and independently."""
+
+    @property
+    def largest(self) -> float:
+        """At least its largest eigenvalue."""
+
+    def log_det(self) -> float:
+        """Log |R|."""
+
+    def matrix(self, basis: np.ndarray) -> np.ndarray:
+        """(Q kron I)^T R (Q kron I)."""
+
+    def times(self, V: np.ndarray) -> np.ndarray:
+        """R V."""
+
+
+class CurvedProblem(Problem, Protocol):
+    """A problem that also knows its Hessian, whole or in parts that make a preconditioner."""
+
+    precision: np.ndarray
+    """Diagonal of the prior's, (K, D)."""
+    mean: np.ndarray | None
+    """Of the prior: 1/2 (theta - mean)^T R (theta - mean) is part of J; None is zero."""
+
+    @property
+    def prior(self) -> PriorPrecision:
+        """R."""
+
+    @property
+    def n_rows(self) -> int:
+        """N."""
+
+    def hessian(self, theta: np.ndarray) -> np.ndarray:
+        """H, (K D, K D)."""
+
+    def kronecker_factors(
+        self, theta: np.ndarray, light: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """A (K, K), G (L, L) with H ~ A kron G / tr A + prior for the L features named next, few if light; diag G."""
+
+    def class_blocks(self, theta: np.ndarray) -> np.ndarray:
+        """The diagonal blocks of H less the prior, (K, D, D)."""
+
+    def least_gap(self, gradient: np.ndarray) -> float:
+        """A lower bound on J - J* where the gradient is this."""
+
+    def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
+        """A direction along which J falls for ever, if the parameters or the direction are one."""
+
+
+class SampledProblem(CurvedProblem, Protocol):
+    """A problem over rows, of which a sample may stand for all."""
+
+    @property
+    def start_rows(self) -> int:
+        """The smallest sample whose optimum is a good start; at least N if none is."""
+
+    def descended(self, tol: float) -> Descent | None:
+        """The path from zero to the optimum, where rows lie so far away that it is better walked there; else None."""
+
+    def sample(self, n_rows: int) -> SampledProblem:
+        """The same objective estimated from some of the rows."""
+
+
+class StochasticProblem(CurvedProblem, Protocol):
+    """A problem whose gradient can be estimated from a few rows."""
+
+    @property
+    def moments_of_features(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (D,) and variance (D,) of the features."""
+
+    @property
+    def total_weight(self) -> float:
+        """sum_n c_n."""
+
+    def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
+        """For each batch of a shuffled pass, theta -> estimate of the gradient of J less the prior's part."""
+
+
+class PosteriorProblem(CurvedProblem, Protocol):
+    """A problem whose Hessian can be had in coordinates of the classes, and whose determinant has a slope."""
+
+    def likelihood_hessian(self, theta: np.ndarray, basis: np.ndarray) -> np.ndarray:
+        """H without the prior in coordinates theta = Q B, (J D, J D)."""
+
+    def cholesky(self, H: np.ndarray) -> np.ndarray:
+        """The lower factor of a positive definite matrix of the size of the Hessian, or LinAlgError."""
+
+    def log_det_slope(self, theta: np.ndarray, forms: np.ndarray) -> np.ndarray:
+        """d/dtheta of tr(S H) with S fixed, given by the covariances of pairs of classes."""
+
+    def averaged(
+        self, theta: np.ndarray, forms: np.ndarray, basis: np.ndarray, nodes: Any
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """E[J], its slope and E[H without the prior] over a Gaussian about theta, given by the same covariances."""
+
+
+class DrawnProblem(Protocol):
+    """A problem that can be evaluated at many parameters at once."""
+
+    @property
+    def prior(self) -> PriorPrecision:
+        """R."""
+
+    def values(self, thetas: np.ndarray) -> np.ndarray:
+        """J at each of (S, K, D) parameters, (S,)."""

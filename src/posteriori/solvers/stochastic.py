@@ -1,0 +1,195 @@
+r"""Stochastic gradient descent: a few rows at a time, in coordinates in which all features look alike.
+
+With running means mu and variances s^2 of the features, a step on the weights of z = (x - mu)/s is, in the weights of
+x itself, Delta W = -eta (g_W - g_b mu)/s^2 and Delta b = -eta g_b - Delta W mu: nobody has to scale the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posteriori.solvers.newton import newton_decrement
+from posteriori.solvers.problem import StochasticProblem
+from posteriori.solvers.solution import Iterate, Status, Steps
+from posteriori.solvers.solver import Solver
+
+__all__ = ["Averaged", "RunningMoments", "StochasticGradient", "row_curvature", "scaled_direction", "shrunk"]
+
+_SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda t: 1.0,
+    "sqrt": lambda t: (1.0 + t) ** -0.5,
+    "inverse": lambda t: 1.0 / (1.0 + t),
+}
+
+
+@dataclass
+class StochasticGradient(Solver):
+    """theta <- theta - eta_t g_t with g_t from a batch of rows: its likelihood term scaled by N/B, the prior's not.
+
+    Steps are scaled by the features' moments, and the prior's part of each is solved implicitly.
+
+    Parameters
+    ----------
+    batch_size : int
+        Rows per step; 1 is the sequential algorithm.
+    step : float or None
+        eta_0 for standardised features and the mean loss per row; None is one over the curvature of a batch.
+    schedule : "sqrt", "inverse" or "constant"
+        How eta falls with the number of passes t: eta_0 / sqrt(1 + t), eta_0 / (1 + t), or not at all.
+    epochs : int or None
+        Passes over the data; None inherits the estimator's max_iter, up to 100.
+    averaging : bool
+        Return the average of the iterates (the late ones weigh more) instead of the last one.
+    tol : float or None
+        None inherits the estimator's.
+    """
+
+    batch_size: int = 32
+    step: float | None = None
+    schedule: str = "sqrt"
+    epochs: int | None = None
+    averaging: bool = True
+    tol: float | None = None
+
+    @property
+    def max_iter(self) -> int | None:
+        """Passes over the data, in the place where other solvers have iterations."""
+        return self.epochs
+
+    def validate(self) -> None:
+        """Raise unless the parameters make sense."""
+        self.require(self.schedule in _SCHEDULES, "schedule", f"one of {[*_SCHEDULES]}")
+        self.require(self.batch_size >= 1, "batch_size", "at least 1")
+        self.require(self.step is None or self.step > 0, "step", "positive, or None")
+        self.require(self.epochs is None or self.epochs >= 0, "epochs", "None or not negative")
+        super().validate()
+
+    def steps(
+        self,
+        problem: StochasticProblem,
+        theta: np.ndarray,
+        tol: float,
+        rng: np.random.Generator | None = None,
+    ) -> Steps:
+        """One iterate per pass over the data, until the Newton decrement is within tol * |J|."""
+        rng = rng or np.random.default_rng(0)
+        mean, variance = problem.moments_of_features
+        schedule = _SCHEDULES[self.schedule]
+        curvature = row_curvature(problem, self.batch_size)
+        eta = (self.step or 1.0 / curvature) / problem.total_weight
+        n_batches = -(-problem.n_rows // self.batch_size)
+        epochs = 100 if self.epochs is None else self.epochs
+        average = Averaged(theta)
+        for epoch in range(epochs + 1):
+            at = average.value if self.averaging else theta
+            value, gradient = problem.value_gradient(at)
+            gap = newton_decrement(problem, at, gradient) if np.isfinite(value) else None
+            yield Iterate(at, value, gradient, gap)
+            if gap is not None and gap <= tol * abs(value):
+                return Status.CONVERGED
+            if epoch == epochs:
+                break
+            for i, batch_gradient in enumerate(problem.batch_gradients(self.batch_size, rng)):
+                rate = eta * schedule(epoch + i / n_batches)
+                theta = theta + rate * scaled_direction(batch_gradient(theta), mean, variance)
+                theta = shrunk(theta, rate, problem.precision, mean, variance, problem.mean)
+                average.add(theta)
+        return Status.ITERATION_LIMIT
+
+
+def row_curvature(problem: StochasticProblem, batch_size: int = 1) -> float:
+    """The largest curvature of the mean loss of a batch of standardised rows, about (l + (D' - l)/B)/2.
+
+    One row has squared length D' and softmax curvature at most 1/2; of many, only the largest eigenvalue l of their
+    correlations is left, found by the power method.
+    """
+    K, D = problem.shape
+    mean, variance = problem.moments_of_features
+    zero = np.zeros(problem.shape)
+    V = np.random.default_rng(0).standard_normal(problem.shape)
+    largest = 0.0
+    for _ in range(10 if batch_size > 1 else 0):
+        V /= max(float(np.linalg.norm(V)), np.finfo(float).tiny)
+        V = scaled_direction(problem.product(zero, V) - problem.prior.times(V), mean, variance)
+        largest = float(np.linalg.norm(V)) * K / problem.total_weight
+    largest = min(largest, D)
+    return 0.5 * (largest + (D - largest) / batch_size)
+
+
+def scaled_direction(gradient: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Minus the gradient, as a step in the weights of standardised features; constant features stay put."""
+    D = mean.shape[0]
+    inverse = np.divide(1.0, variance, out=np.zeros_like(variance), where=variance > 0)
+    if gradient.shape[1] == D:
+        return -gradient * inverse
+    out = np.empty_like(gradient)
+    out[:, :D] = (gradient[:, D:] * mean - gradient[:, :D]) * inverse
+    out[:, D] = -gradient[:, D] - out[:, :D] @ mean
+    return out
+
+
+def shrunk(
+    theta: np.ndarray,
+    rate: float,
+    precision: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    centre: np.ndarray | None = None,
+) -> np.ndarray:
+    """The prior's part of a scaled step, solved implicitly: stable however large the precision for the units."""
+    if centre is not None:
+        return centre + shrunk(theta - centre, rate, precision, mean, variance)
+    D = mean.shape[0]
+    out = theta.copy()
+    out[:, :D] /= 1.0 + rate * precision[:, :D] / np.where(variance > 0, variance, np.inf)
+    if theta.shape[1] > D:
+        out[:, D] -= (out[:, :D] - theta[:, :D]) @ mean
+        out[:, D] /= 1.0 + rate * precision[:, D]
+    return out
+
+
+@dataclass
+class Averaged:
+    """A running average in which the early iterates fade: weight of the last of t is 4 / (t + 3)."""
+
+    value: np.ndarray
+    count: int = 0
+
+    def add(self, theta: np.ndarray) -> None:
+        """Take one more iterate into the average."""
+        self.count += 1
+        self.value = self.value + min(1.0, 4.0 / (self.count + 3)) * (theta - self.value)
+
+
+@dataclass
+class RunningMoments:
+    """Count, mean and variance of rows that come in batches, merged exactly (Chan et al.)."""
+
+    count: float = 0.0
+    mean: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    scatter: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def add(self, X: Any, weights: np.ndarray) -> None:
+        """Merge weighted rows X (n, D)."""
+        total = float(weights.sum())
+        if total == 0:
+            return
+        mean = (weights @ X) / total
+        scatter = np.maximum(weights @ (X - mean) ** 2, 0.0)
+        if self.count == 0:
+            self.count, self.mean, self.scatter = total, mean, scatter
+            return
+        delta = mean - self.mean
+        merged = self.count + total
+        self.scatter = self.scatter + scatter + delta**2 * (self.count * total / merged)
+        self.mean = self.mean + delta * (total / merged)
+        self.count = merged
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Of each column, (D,)."""
+        return self.scatter / max(self.count, np.finfo(float).tiny)

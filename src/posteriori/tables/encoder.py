@@ -1,0 +1,330 @@
+"""Real tables become numbers: a scikit-learn transformer for columns of any kind."""
+
+from __future__ import annotations
+
+import numbers
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from posteriori.tables.dask_frame import encode_dask, summarise_dask
+from posteriori.tables.dataset import EncodedDataset
+from posteriori.tables.encode import encode
+from posteriori.tables.planning import plan_encoding
+from posteriori.tables.plans import Encoding, describe_encoding
+from posteriori.tables.sources import Source, open_source
+from posteriori.tables.summaries import summarise_source
+
+__all__ = ["TableEncoder"]
+
+
+class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """Encode a messy table as numbers, in one pass.
+
+    Numbers keep their values, missing ones become the training mean and are marked; categories become one-hot columns,
+    rare levels pooled; dates become years, and the time of year, week and day as points on a circle. Constant columns
+    and identifiers are dropped. `describe()` says what became of every column; docs/tables.md states the rules.
+
+    Parameters
+    ----------
+    min_frequency : int, default 5
+        A level with fewer rows than this in training is pooled with other such levels to "(other)".
+    max_levels : int, default 64
+        A category keeps at most this many levels, the most frequent ones (of equally frequent ones the alphabetically
+        first); the rest is pooled.
+    drop_identifiers : bool, default True
+        Whether columns that number or name single rows are dropped: text with more than 50 distinct values that are
+        more than half as many as the rows, and integers that are 0..N-1 or 1..N, each once, for N > 50.
+    carry : sequence of str, default ()
+        Columns that are no features and pass untouched, such as weights.
+
+    Attributes
+    ----------
+    encoding_ : Encoding
+        What was learned, as plain values.
+    target_ : str or None
+        The column that `y` named.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Columns of the table, without the target and carried ones; only after a fit on a table with names of str.
+
+    Notes
+    -----
+    Output is a table of the library of the input: pandas (with its index), polars or Arrow. An array or a list of rows
+    gives an array; a RecordBatchReader gives a RecordBatchReader, encoded while it is read; a pyarrow Dataset gives an
+    `EncodedDataset`, which classifiers read pass by pass, and which has `to_batches`, `to_reader` and `to_table`; a
+    Dask DataFrame gives one whose partitions are encoded on their workers when they are asked for.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"mass": [3.7, None, 5.1], "sex": ["f", "m", "m"], "species": ["A", "A", "G"]})
+    >>> TableEncoder(min_frequency=1).fit_transform(table, "species")
+       mass  mass_missing  sex=m species
+    0   3.7           0.0    0.0       A
+    1   4.4           1.0    1.0       A
+    2   5.1           0.0    1.0       G
+    """
+
+    def __init__(
+        self, *, min_frequency: int = 5, max_levels: int = 64, drop_identifiers: bool = True, carry: Any = ()
+    ) -> None:
+        self.min_frequency = min_frequency
+        self.max_levels = max_levels
+        self.drop_identifiers = drop_identifiers
+        self.carry = carry
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> TableEncoder:
+        """Learn what becomes of each column.
+
+        Parameters
+        ----------
+        X : pandas, polars or Arrow table, array, list of rows, pyarrow Dataset or RecordBatchReader, Dask DataFrame
+            Datasets and readers are read once, one batch at a time.
+        y : str, or anything else
+            The name of the target's column, which is no feature; whatever else it is, it is ignored.
+
+        Returns
+        -------
+        self
+        """
+        _require_count("min_frequency", self.min_frequency)
+        _require_count("max_levels", self.max_levels)
+        if not isinstance(self.drop_identifiers, (bool, np.bool_)):
+            raise ValueError(f"drop_identifiers must be True or False, got {self.drop_identifiers!r}.")
+        source = open_source(X)
+        target = y if isinstance(y, str) else None
+        kept_apart = _kept_apart(source, target, _names_to_carry(self.carry), X)
+        on_dask = source.form == "dask"
+        encoding = plan_encoding(
+            summarise_dask(X, skip=kept_apart) if on_dask else summarise_source(source, skip=kept_apart),
+            min_frequency=self.min_frequency,
+            max_levels=self.max_levels,
+            drop_identifiers=self.drop_identifiers,
+            apart=kept_apart,
+        )
+        # nothing is set before everything is known, so that a failed fit leaves nothing behind
+        self.encoding_, self.target_ = encoding, target
+        self.n_features_in_ = len(encoding.columns)
+        if source.named:
+            self.feature_names_in_ = np.array([column.name for column in encoding.columns], dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : as in fit
+            Columns in any order; further ones are ignored, but target and carried columns pass if they are there.
+
+        Returns
+        -------
+        table, ndarray, RecordBatchReader, EncodedDataset or Dask DataFrame
+            Features of float64 without missing values, then the target and the carried columns.
+
+        Raises
+        ------
+        ValueError
+            If columns are absent or hold another kind of values than in the fit, naming all of these.
+        """
+        check_is_fitted(self, "encoding_")
+        source = open_source(X)
+        apart = self.encoding_.apart
+        carried = [name for name in apart if name in source.names and source.form != "array"]
+        renamed = self._positions(source, apart)
+        if source.form == "dask":
+            return encode_dask(self.encoding_, X, renamed, carried)
+        if source.form == "stream":
+            if hasattr(X, "get_fragments"):
+                return EncodedDataset(self.encoding_, X, renamed, carried)
+            return _stream(self.encoding_, source, renamed, carried, X)
+        (batch,) = source.batches()
+        matrix = encode(self.encoding_, _rename(batch, renamed))
+        library = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
+        if source.form == "array":
+            return _array_or_frame(matrix, self.encoding_.names, library)
+        return _table_like(
+            matrix, self.encoding_.names, [batch[name] for name in carried], next(iter(batch.values())), library
+        )
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Fit, then transform the same rows; see both.
+
+        A RecordBatchReader can be read only once and is refused.
+        """
+        arrow = sys.modules.get("pyarrow")
+        if arrow is not None and isinstance(X, arrow.RecordBatchReader):
+            raise TypeError(
+                "X is a RecordBatchReader, which can be read only once, and fit_transform reads twice: pass a "
+                "pyarrow Dataset or Table, or fit on one reader and transform another."
+            )
+        return self.fit(X, y).transform(X)
+
+    def set_output(self, *, transform: str | None = None) -> TableEncoder:
+        """Choose the library of the output.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"} or None
+            "default" is the library of the input; None leaves the choice as it is. Streams stay Arrow,
+            and Dask DataFrames stay what they are.
+        """
+        if transform is not None:
+            if transform not in ("default", "pandas", "polars"):
+                raise ValueError(f"transform must be 'default', 'pandas', 'polars' or None, got {transform!r}.")
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the encoded columns, without target and carried ones.
+
+        Parameters
+        ----------
+        input_features : array of str, or None
+            Names of the input columns; they must be those of the fit.
+
+        Returns
+        -------
+        ndarray of str
+        """
+        check_is_fitted(self, "encoding_")
+        if input_features is not None:
+            given = list(input_features)
+            if len(given) != self.n_features_in_:
+                raise ValueError(
+                    f"input_features should have length equal to number of features ({self.n_features_in_}), "
+                    f"got {len(given)}."
+                )
+            if hasattr(self, "feature_names_in_") and given != list(self.feature_names_in_):
+                raise ValueError(
+                    "input_features is not equal to feature_names_in_: pass None, or the names of the fit."
+                )
+        return np.array(self.encoding_.names, dtype=object)
+
+    def describe(self) -> Any:
+        """What was seen in each input column, and what became of it.
+
+        Returns
+        -------
+        pandas DataFrame, one row per input column
+            Columns: kind, dtype, missing (share of rows), values (levels or range), becomes, dropped (the reason).
+        """
+        import pandas as pd
+
+        check_is_fitted(self, "encoding_")
+        return pd.DataFrame(describe_encoding(self.encoding_)).set_index("column")
+
+    def _positions(self, source: Source, apart: tuple[str, ...]) -> dict[str, str]:
+        """Names of the fit for given columns, where only their places can match; otherwise nothing."""
+        expected = [column.name for column in self.encoding_.columns]
+        given = [name for name in source.names if name not in apart or source.form == "array"]
+        named = hasattr(self, "feature_names_in_")
+        if source.form != "array" and (named or set(expected) <= set(given)):
+            return {}
+        own = type(self).__name__
+        if len(given) != len(expected):
+            raise ValueError(f"X has {len(given)} features, but {own} is expecting {len(expected)} features as input.")
+        if named:
+            warnings.warn(f"X does not have valid feature names, but {own} was fitted with feature names", stacklevel=3)
+        elif source.named:
+            warnings.warn(f"X has feature names, but {own} was fitted without feature names", stacklevel=3)
+        return dict(zip(given, expected, strict=True))
+
+
+def _require_count(argument: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{argument} must be an integer of at least 1, got {value!r}.")
+
+
+def _names_to_carry(carry: Any) -> tuple[str, ...]:
+    """The carried columns, checked to be a sequence of names."""
+    names = None if isinstance(carry, str) else tuple(carry)
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"carry must be a sequence of column names, such as ['weight'], got {carry!r}.")
+    return names
+
+
+def _kept_apart(source: Source, target: str | None, carry: tuple[str, ...], X: Any) -> tuple[str, ...]:
+    """Columns that are no features; each must be a column of X."""
+    asked = [("y", target)] * (target is not None) + [("carry", name) for name in carry]
+    for argument, name in asked:
+        if source.form == "array":
+            raise ValueError(
+                f"{argument} names the column {name!r}, but X ({type(X).__name__}) has no named columns: pass X as a "
+                "table (pandas, polars or Arrow)."
+            )
+        if name not in source.names:
+            shown = ", ".join(repr(given) for given in source.names[:10])
+            raise ValueError(
+                f"{argument} names the column {name!r}, which X has not; its columns are {shown}"
+                f"{', ...' if len(source.names) > 10 else ''}: pass one of these."
+            )
+    return tuple(dict.fromkeys(name for _, name in asked if name is not None))
+
+
+def _array_or_frame(matrix: np.ndarray, names: list[str], library: str) -> Any:
+    """An array, or the table that `set_output` asks for."""
+    return matrix if library == "default" else _frame(matrix, names, library).to_native()
+
+
+def _table_like(matrix: np.ndarray, names: list[str], carried: list[Any], like: Any, library: str) -> Any:
+    """Features and carried columns as a table of the input's library (with its index), or of the one asked for."""
+    import narwhals as nw
+
+    own = like.implementation.value
+    if library not in ("default", own):
+        convert = "to_pandas" if library == "pandas" else "to_polars"
+        carried = [nw.from_native(getattr(values, convert)(), series_only=True) for values in carried]
+        own = library
+    frame = _frame(matrix, names, own, nw.maybe_get_index(like))
+    return (frame.with_columns(*carried) if carried else frame).to_native()
+
+
+def _frame(matrix: np.ndarray, names: list[str], library: Any, index: Any = None) -> Any:
+    """A table of narwhals; pandas shares the memory of the matrix, which is ours to give."""
+    import narwhals as nw
+
+    if library != "pandas":
+        return nw.from_numpy(matrix, names, backend=library)
+    import pandas as pd
+
+    return nw.from_native(pd.DataFrame(matrix, columns=names, index=index, copy=False), eager_only=True)
+
+
+def _rename(batch: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): raw for name, raw in batch.items()}
+
+
+def _stream(encoding: Encoding, source: Source, renamed: dict[str, str], carried: list[str], X: Any) -> Any:
+    """Batches of Arrow, encoded one after the other while they are read."""
+    import pyarrow as pa
+
+    fields = [pa.field(name, pa.float64()) for name in encoding.names] + [X.schema.field(name) for name in carried]
+    schema = pa.schema(fields)
+
+    def batches() -> Iterator[Any]:
+        start = 0
+        for batch in source.batches():
+            matrix = encode(encoding, _rename(batch, renamed), start=start)
+            start += len(matrix)
+            yield pa.record_batch([*matrix.T, *(batch[name] for name in carried)], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())

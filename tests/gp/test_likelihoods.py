@@ -1,0 +1,217 @@
+"""From latents to classes: expected powers of the likelihood and their slopes, against sums over fine grids."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.special
+
+jax = pytest.importorskip("jax")
+
+from posteriori.gp.likelihoods import Argmax, Softmax  # noqa: E402
+from posteriori.maths.argmax import Rule  # noqa: E402
+
+POWERS = [1.0, 0.5, 0.0]
+RATE = 0.02
+N = 24
+powers = pytest.mark.parametrize("power", POWERS)
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+@partial(jax.jit, static_argnums=(0, 5))
+def expected(likelihood, free, mean, variance, y, power):
+    return likelihood.expected(free, mean, variance, y, power)
+
+
+def latents(K, sd=1.0):
+    rng = np.random.default_rng(K)
+    mean, spread = 2.0 * rng.normal(size=(K, N)), rng.uniform(0.5, 1.5, size=(K, N))
+    return mean, (sd * spread) ** 2, rng.integers(0, K, N)
+
+
+def power_mean(p, weights, power):
+    """(1/alpha) log E[p^alpha], or E[log p], of values along the last axis."""
+    return np.log(p) @ weights if power == 0 else np.log(p**power @ weights) / power
+
+
+def slopes(f, mean, variance, h=1e-4):
+    """Central differences by every mean and variance, (K, n) each."""
+    out = []
+    for by_mean in (True, False):
+        steps = h * np.eye(len(mean))[:, :, None]
+        pairs = [[(mean + s, variance) if by_mean else (mean, variance + s) for s in (e, -e)] for e in steps]
+        out.append(np.stack([(f(*up) - f(*down)) / (2 * h) for up, down in pairs]))
+    return out
+
+
+# The argmax node
+
+
+def naive_argmax(mean, variance, y, power, rate=RATE):
+    """Two values of p(y | h), each with the probability of its case, by a plain sum over 4001 values of h_y."""
+    K, sd = len(mean), np.sqrt(variance)
+    out = []
+    for n in range(mean.shape[1]):
+        z, step = np.linspace(-12.0, 12.0, 4001, retstep=True)
+        h = mean[y[n], n] + sd[y[n], n] * z
+        rivals = [scipy.special.ndtr((h - mean[k, n]) / sd[k, n]) for k in range(K) if k != y[n]]
+        wins = step * (np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) * np.prod(rivals, axis=0)).sum()
+        out.append(power_mean(np.array([1 - rate, rate / (K - 1)]), np.array([wins, 1 - wins]), power))
+    return np.array(out)
+
+
+@powers
+@pytest.mark.parametrize("rule", [Argmax(3).rule, Rule()], ids=["quick", "exact"])
+def test_argmax_s_value_and_slopes_are_those_of_the_integral(power, rule):
+    mean, variance, y = latents(3)
+    likelihood = Argmax(3, rate=RATE, rule=rule)
+    out = expected(likelihood, likelihood.start(), mean, variance, y, power)
+    tolerance = {"rtol": 1e-6, "atol": 1e-7} if rule == Rule() else {"rtol": 1e-3, "atol": 1e-4}
+    np.testing.assert_allclose(out.value, naive_argmax(mean, variance, y, power), **tolerance)
+    by_mean, by_variance = slopes(lambda m, v: naive_argmax(m, v, y, power), mean, variance)
+    np.testing.assert_allclose(out.by_mean, by_mean, **tolerance)
+    np.testing.assert_allclose(out.by_variance, by_variance, **tolerance)
+    h = 1e-4
+    up, down = (naive_argmax(mean, variance, y, power, RATE * np.exp(step)) for step in (h, -h))
+    np.testing.assert_allclose(out.by_free["log_rate"], (up - down) / (2 * h), rtol=1e-3, atol=1e-5)
+
+
+@powers
+def test_argmax_is_no_surer_than_its_rate_of_mislabelled_rows_allows(power):
+    """However far the latents are apart, l is at most log(1 - rate) and, at power 0, at least log(rate / (K - 1))."""
+    mean = np.repeat([[0.0], [-300.0], [300.0]], N, axis=1)
+    likelihood = Argmax(3, rate=RATE)
+    y = np.resize([0, 1, 2], N)
+    out = expected(likelihood, likelihood.start(), mean, np.ones((3, N)), y, power)
+    np.testing.assert_allclose(out.value, np.log(np.where(y == 2, 1 - RATE, RATE / 2)), atol=1e-7)
+    np.testing.assert_allclose(out.by_mean, 0.0, atol=1e-7)
+    np.testing.assert_allclose(out.by_variance, 0.0, atol=1e-7)
+    np.testing.assert_allclose(out.by_free["log_rate"], np.where(y == 2, -RATE / (1 - RATE), 1.0), atol=1e-7)
+
+
+def test_without_mislabelled_rows_the_log_probability_goes_on_falling():
+    """A rate of 1e-300 is none: l is log Z down to -690, and the slope is that of a rival's tail."""
+    mean = np.repeat([[-36.0], [0.0], [0.0]], N, axis=1)
+    likelihood = Argmax(3, rate=1e-300)
+    out = expected(likelihood, likelihood.start(), mean, np.ones((3, N)), np.zeros(N, dtype=int), 1.0)
+    # three alike: h_0 meets both rivals at -12, where the exponents are -(24^2 + 2 * 12^2) / 2
+    assert out.value[0] == pytest.approx(-(24.0**2 + 2 * 12.0**2) / 2, rel=0.02)
+    np.testing.assert_allclose(out.by_mean[0], 24.0, rtol=0.01)
+
+
+def test_argmax_s_probabilities_are_those_of_the_integral():
+    mean, variance, _ = latents(3)
+    likelihood = Argmax(3, rate=RATE)
+    P = likelihood.probabilities(likelihood.start(), mean, variance)
+    each = [np.exp(naive_argmax(mean, variance, np.full(N, k), 1.0)) for k in range(3)]
+    np.testing.assert_allclose(P, each, atol=1e-9)
+    np.testing.assert_allclose(P.sum(axis=0), 1.0, rtol=1e-12)
+
+
+def test_argmax_at_known_functions():
+    latent, _, _ = latents(3)
+    sure = Argmax(3, noise=0.0, rate=RATE)
+    largest = latent.argmax(axis=0)
+    expected = [[1 - RATE if largest[n] == k else RATE / 2 for n in range(N)] for k in range(3)]
+    np.testing.assert_allclose(sure.at(sure.start(), latent), expected, rtol=1e-14)
+    noisy = Argmax(3, noise=0.7, rate=RATE)
+    each = [np.exp(naive_argmax(latent, np.full((3, N), 0.7), np.full(N, k), 1.0)) for k in range(3)]
+    np.testing.assert_allclose(noisy.at(noisy.start(), latent), each, atol=1e-9)
+
+
+def test_the_rate_moves_only_if_asked_and_has_a_prior_about_its_start():
+    assert Argmax(3).learnable() == {"log_rate": False}
+    likelihood = Argmax(3, rate=RATE, learn_rate=True)
+    assert likelihood.learnable() == {"log_rate": True}
+    assert likelihood.start()["log_rate"] == pytest.approx(np.log(RATE), rel=1e-15)
+    assert likelihood.log_prior(likelihood.start()) == 0.0
+    assert likelihood.log_prior({"log_rate": np.log(RATE) + 2.0}) == pytest.approx(-2.0, rel=1e-12)
+
+
+# Softmax
+
+
+def grid(K, size=40):
+    """Nodes (K, size^K) and weights of a product of Gauss-Hermite rules."""
+    x, w = np.polynomial.hermite_e.hermegauss(size)
+    points = np.stack(np.meshgrid(*[x] * K)).reshape(K, -1)
+    return points, np.prod(np.stack(np.meshgrid(*[w / w.sum()] * K)).reshape(K, -1), axis=0)
+
+
+def naive_softmax(mean, variance, y, power):
+    points, weights = grid(len(mean))
+    h = mean[:, :, None] + np.sqrt(variance)[:, :, None] * points[:, None]
+    return power_mean(scipy.special.softmax(h, axis=0)[y, np.arange(N)], weights, power)
+
+
+@powers
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize(("n_nodes", "tolerance"), [(128, 0.05), (8192, 0.003)])
+def test_softmax_s_value_and_slopes_are_those_of_the_integral(K, power, n_nodes, tolerance):
+    """More nodes come closer: the rule is right, and the rest is its error."""
+    mean, variance, y = latents(K, sd=0.8)
+    out = expected(Softmax(K, n_nodes=n_nodes), {}, mean, variance, y, power)
+    by_mean, by_variance = slopes(lambda m, v: naive_softmax(m, v, y, power), mean, variance)
+    np.testing.assert_allclose(out.value, naive_softmax(mean, variance, y, power), atol=tolerance)
+    np.testing.assert_allclose(out.by_mean, by_mean, atol=tolerance)
+    np.testing.assert_allclose(out.by_variance, by_variance, atol=tolerance)
+    assert out.by_free == {}
+
+
+@powers
+def test_softmax_of_known_latents_needs_no_nodes(power):
+    """With no variance: log-softmax, its slopes, and half its second ones with alpha times the first squared."""
+    mean, _, y = latents(3)
+    out = expected(Softmax(3), {}, mean, np.zeros((3, N)), y, power)
+    p, is_y = scipy.special.softmax(mean, axis=0), np.arange(3)[:, None] == y
+    np.testing.assert_allclose(out.value, np.log(p[y, np.arange(N)]), rtol=1e-12)
+    np.testing.assert_allclose(out.by_mean, is_y - p, atol=1e-13)
+    np.testing.assert_allclose(out.by_variance, 0.5 * (power * (is_y - p) ** 2 - p * (1 - p)), atol=1e-13)
+
+
+def test_softmax_survives_labels_against_all_odds():
+    mean = np.repeat([[-2000.0], [0.0], [1.0]], N, axis=1)
+    for power in POWERS:
+        out = expected(Softmax(3), {}, mean, np.ones((3, N)), np.zeros(N, dtype=int), power)
+        assert (out.value < -1900.0).all()
+        np.testing.assert_allclose(out.by_mean[0], 1.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_softmax_s_probabilities_are_those_of_the_integral(K):
+    mean, variance, _ = latents(K, sd=0.8)
+    points, weights = grid(K)
+    h = mean[:, :, None] + np.sqrt(variance)[:, :, None] * points[:, None]
+    P = Softmax(K).probabilities({}, mean, variance)
+    np.testing.assert_allclose(P, scipy.special.softmax(h, axis=0) @ weights, atol=5e-3)
+    np.testing.assert_allclose(P.sum(axis=0), 1.0, rtol=1e-12)
+
+
+def test_softmax_at_known_functions():
+    latent, _, _ = latents(3)
+    np.testing.assert_allclose(Softmax(3).at({}, latent), np.exp(latent) / np.exp(latent).sum(axis=0), rtol=1e-12)
+
+
+# Both
+
+
+LIKELIHOODS = {
+    "argmax": Argmax(3, noise=1.0, rate=RATE),
+    "argmax without noise": Argmax(3, noise=0.0, rate=RATE),
+    "softmax": Softmax(3),
+}
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
+def test_probabilities_are_averages_of_those_at_known_functions(likelihood):
+    mean, sd = np.array([0.5, -0.3, 0.0]), np.array([0.8, 1.2, 0.4])
+    f = np.random.default_rng(1).normal(mean, sd, size=(20_000, 3)).T
+    P = likelihood.at(likelihood.start(), f)
+    average, error = P.mean(axis=1), P.std(axis=1) / np.sqrt(20_000)
+    direct = likelihood.probabilities(likelihood.start(), mean[:, None], sd[:, None] ** 2 + likelihood.noise)[:, 0]
+    assert (np.abs(average - direct) < 4 * error + 2e-3).all()

@@ -1,0 +1,90 @@
+"""Which model for a table: losses of rows held out, and the reason that is given."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from posteriori.meta import selection as choosing
+from posteriori.meta.selection import MODELS, build, choose
+
+
+def straight(n=240, seed=0):
+    """Three classes with straight borders."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    y = np.argmax(np.column_stack([2 * X, -2 * X.sum(axis=1)]) + rng.gumbel(size=(n, 3)), axis=1)
+    return pa.table({"a": X[:, 0], "b": X[:, 1], "kind": np.array(["x", "y", "z"])[y]})
+
+
+def round_(n=300, seed=0):
+    """A disc within a ring."""
+    rng = np.random.default_rng(seed)
+    radius = np.where(np.arange(n) % 2 == 0, rng.uniform(0.0, 1.0, n), rng.uniform(1.5, 2.5, n))
+    angle = rng.uniform(0, 2 * np.pi, n)
+    return pa.table({"a": radius * np.cos(angle), "b": radius * np.sin(angle), "kind": np.arange(n) % 2})
+
+
+def chosen(table, target="kind", **options):
+    y = np.asarray(table[target])
+    return choose(lambda rows: table.take(pa.array(rows)), y, target, **options)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Without Gaussian processes."""
+    monkeypatch.setattr(choosing, "_MOST_ROWS_OF_GP", 0)
+
+
+@pytest.mark.usefixtures("quick")
+def test_straight_borders_take_a_linear_model():
+    choice = chosen(straight())
+    assert choice.name == "bayes"
+    losses = {candidate.name: candidate.log_loss for candidate in choice.candidates}
+    assert set(losses) == {"softmax", "bayes", "gaussian"}
+    assert [c.log_loss for c in choice.candidates] == sorted(losses.values())
+    assert choice.candidates[0].behind == choice.candidates[0].error == 0.0
+    assert "240 rows held out" in choice.reason
+
+
+@pytest.mark.usefixtures("quick")
+def test_round_borders_do_not():
+    choice = chosen(round_())
+    assert choice.name == "gaussian"
+    losses = {candidate.name: candidate.log_loss for candidate in choice.candidates}
+    assert losses["gaussian"] < 0.5 * losses["softmax"]
+    assert choice.reason == "lowest log-loss on 300 rows held out"
+
+
+@pytest.mark.usefixtures("quick")
+def test_it_is_the_same_every_time_and_depends_on_the_seed():
+    first, again, other = (chosen(straight(90), random_state=seed) for seed in (1, 1, 2))
+    assert [(c.name, c.log_loss, c.error) for c in first.candidates] == [
+        (c.name, c.log_loss, c.error) for c in again.candidates
+    ]
+    assert first.candidates[0].log_loss != other.candidates[0].log_loss
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_class_of_one_row_is_no_obstacle():
+    table = straight(60)
+    kinds = table["kind"].to_pylist()
+    kinds[7] = "rare"
+    choice = chosen(table.set_column(2, "kind", pa.array(kinds)))
+    assert choice.name in MODELS
+    assert all(np.isfinite(c.log_loss) for c in choice.candidates)
+
+
+def test_many_rows_are_held_out_once(monkeypatch):
+    monkeypatch.setattr(choosing, "_ROWS_HELD_OUT_ONCE", 100)
+    y = np.arange(150) % 3
+    splits = choosing._splits(y, 0)
+    assert len(splits) == 1
+    assert len(splits[0][1]) == 30
+
+
+def test_models_have_names():
+    for name, kind in MODELS.items():
+        model = build(name, random_state=3)
+        assert type(model[-1]) is kind
+    with pytest.raises(ValueError, match="model='svm' is unknown: use one of softmax, bayes"):
+        build("svm")

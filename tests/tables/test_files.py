@@ -1,0 +1,114 @@
+"""Tables in files: what is read is what was written, and what cannot be read is told of."""
+
+import gzip
+import io
+import json
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from posteriori.tables.files import format_of, read_files, write_file
+
+TABLE = pa.table({"name": ["Ann", "Bob; the other", None], "age": [31, None, 7], "size": [1.5, -2.25, None]})
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.jsonl", "T.CSV"])
+def test_what_is_written_is_read_again(tmp_path, name):
+    path = str(tmp_path / name)
+    write_file(TABLE, path)
+    assert read_files([path]).to_pydict() == TABLE.to_pydict()
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_fields_may_be_separated_by_other_marks(tmp_path, mark):
+    path = tmp_path / "t.csv"
+    path.write_text(mark.join(["a", "b", "c"]) + "\n" + mark.join(["1", "x", ""]) + "\n")
+    assert read_files([str(path)]).to_pydict() == {"a": [1], "b": ["x"], "c": [None]}
+
+
+def test_a_byte_order_mark_and_windows_lines(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("\ufeffgröße,b\r\n1,x\r\n".encode())
+    assert read_files([str(path)]).to_pydict() == {"größe": [1], "b": ["x"]}
+
+
+def test_compressed_and_quoted_over_lines(tmp_path):
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(b'a,b\n1,"two\nlines, and a comma"\n'))
+    assert read_files([str(path)]).to_pydict() == {"a": [1], "b": ["two\nlines, and a comma"]}
+
+
+def test_several_files_follow_one_another_by_name(tmp_path):
+    (tmp_path / "p1.csv").write_text("a,b\n1,x\n")
+    (tmp_path / "p2.csv").write_text("b,a\ny,2.5\n")
+    parquet.write_table(pa.table({"a": [3.0], "b": ["z"]}), tmp_path / "q.parquet")
+    table = read_files([str(tmp_path / "p*.csv"), str(tmp_path / "q.parquet")])
+    assert table.to_pydict() == {"a": [1.0, 2.5, 3.0], "b": ["x", "y", "z"]}
+
+
+def test_columns_that_are_text_stay_text(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("zip,n\n01234,1\n")
+    assert read_files([str(path)], text=["zip", "absent"]).to_pydict() == {"zip": ["01234"], "n": [1]}
+
+
+def test_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a,b\n1,x\n")))
+    assert read_files(["-"]).to_pydict() == {"a": [1], "b": ["x"]}
+
+
+def test_standard_output(capfdbinary):
+    write_file(TABLE.select(["name", "age"]), None)
+    assert capfdbinary.readouterr().out == b'"name","age"\n"Ann",31\n"Bob; the other",\n,7\n'
+    write_file(TABLE, None, "jsonl")
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert [json.loads(line) for line in lines] == TABLE.to_pylist()
+    with pytest.raises(ValueError, match="Parquet cannot be written to the screen: name a file"):
+        write_file(TABLE, None, "parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.xlsx", b"PK", "no kind that is known by its name: use one of .csv"),
+        ("t.parquet", b"no such thing", "t.parquet cannot be read as parquet"),
+        ("t.csv", b"", "t.csv is empty"),
+        ("t.csv", b"a,b\n", "t.csv has no rows"),
+        ("t.csv", b"a,b\n1,2,3\n", "t.csv cannot be read as csv: .*Expected 2 columns, got 3"),
+        ("t.csv", b"a,b\n\xff\xfe,1\n\xff,2\n", None),
+        ("t.jsonl", b"{", "t.jsonl cannot be read as jsonl"),
+    ],
+)
+def test_what_cannot_be_read_is_told_of(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    if message is None:  # bytes that are no text are kept as bytes, and are no feature later on
+        assert read_files([str(path)]).num_rows == 2
+        return
+    with pytest.raises(ValueError, match=message) as caught:
+        read_files([str(path)])
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no file"):
+        read_files([str(tmp_path / "none.csv")])
+    with pytest.raises(FileNotFoundError, match="No file matches"):
+        read_files([str(tmp_path / "*.csv")])
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+    with pytest.raises(ValueError, match="no kind that is known"):
+        write_file(TABLE, str(tmp_path / "t.xlsx"))
+    with pytest.raises(ValueError, match="Out of range"):
+        write_file(pa.table({"a": [float("inf")]}), str(tmp_path / "t.jsonl"))
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_formats_by_name():
+    assert [format_of(name) for name in ("a.csv", "b.TSV", "c.parquet", "d.pq", "e.jsonl", "f.csv.bz2")] == [
+        "csv", "csv", "parquet", "parquet", "jsonl", "csv",
+    ]  # fmt: skip
