@@ -144,10 +144,10 @@ def profiled() -> Iterator[Spent]:
     """Time all that is done with rows, until its results are there."""
     import jax
 
-    from posteriori.rows.gpu import DeviceBlocks
+    from posteriori.rows.gpu import GpuBlocks
 
     spent: Spent = defaultdict(list)
-    sum_over, draw, whole = DeviceBlocks.map_sum, DeviceBlocks.sample, DeviceBlocks.descend
+    sum_over, draw, whole = GpuBlocks.map_sum, GpuBlocks.sample, GpuBlocks.run_on_gpu
 
     def map_sum(self: Any, kernel: Any, *params: Any, **options: Any) -> Any:
         seconds, value = clocked(lambda: sum_over(self, kernel, *params, **options))
@@ -169,8 +169,8 @@ def profiled() -> Iterator[Spent]:
         spent["descend", self.n_rows].append(seconds)
         return value
 
-    patches = {"map_sum": map_sum, "sample": sample, "descend": descend}
-    with mock.patch.multiple(DeviceBlocks, **patches):
+    patches = {"map_sum": map_sum, "sample": sample, "run_on_gpu": descend}
+    with mock.patch.multiple(GpuBlocks, **patches):
         yield spent
 
 

@@ -110,14 +110,14 @@ def measured(fit: str, path: str) -> dict[str, Any]:
 def single_passes(dataset: Any, model: Any) -> dict[str, float]:
     """Return the seconds of one pass, of reading alone and of arithmetic alone: the best of three of each."""
     from benchmarks.turns import timed
-    from posteriori.rows.arrow import DatasetStream, StreamedFeatures
+    from posteriori.rows.arrow import DatasetStream, StreamFeatures
     from posteriori.rows.memory import MemoryBlocks
     from posteriori.softmax.kernels import expected_moments
     from posteriori.threads import one_blas_thread, usable_threads
 
     names = list(model.feature_names_in_)
     theta = np.column_stack([model.coef_, model.intercept_])
-    features = StreamedFeatures(DatasetStream(dataset), names)
+    features = StreamFeatures(DatasetStream(dataset), names)
     blocks = features.blocks(None, K, n_threads=usable_threads(None))
     few = MemoryBlocks(np.random.default_rng(0).normal(size=(PART, D)), None, None, K, n_threads=usable_threads(None))
     size = 1 << 14

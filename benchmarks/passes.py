@@ -40,11 +40,11 @@ def our_pass(X: np.ndarray, y: np.ndarray, n_classes: int, threads: int | None) 
     from posteriori.threads import one_blas_thread, usable_threads
 
     blocks = MemoryBlocks(X, y, None, n_classes, n_threads=usable_threads(threads))
-    probs = blocks.row_buffers(n_classes)
+    probs = blocks.row_values(n_classes)
 
     def one_pass(W: np.ndarray) -> object:
         with one_blas_thread():
-            return blocks.map_sum(expected_moments, W, rows=probs)
+            return blocks.map_sum(expected_moments, W, row_values=probs)
 
     return one_pass
 

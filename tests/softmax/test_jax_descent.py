@@ -7,7 +7,7 @@ from scipy.special import softmax
 jax = pytest.importorskip("jax")
 
 from posteriori.rows import gpu_arrays  # noqa: E402
-from posteriori.rows.gpu import DeviceBlocks  # noqa: E402
+from posteriori.rows.gpu import GpuBlocks  # noqa: E402
 from posteriori.rows.memory import MemoryBlocks  # noqa: E402
 from posteriori.softmax import jax_descent as device  # noqa: E402
 from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective  # noqa: E402
@@ -47,7 +47,7 @@ def objectives(case):
     """The same objective on the device and on the host."""
     y, c, prior, mean = CASES[case]
     with jax.enable_x64(True):
-        blocks = DeviceBlocks(jax.device_put(X), y, c, K), MemoryBlocks(X, y, c, K)
+        blocks = GpuBlocks(jax.device_put(X), y, c, K), MemoryBlocks(X, y, c, K)
     return [SoftmaxObjective(each, ObservedMoments.of(each, K), prior, mean) for each in blocks]
 
 
@@ -137,7 +137,7 @@ def test_a_column_that_the_sample_never_saw_is_not_forgotten():
     assert rare[drawn].sum() == 0 < rare.sum()
     Z = np.c_[X, rare]
     with jax.enable_x64(True):
-        blocks = DeviceBlocks(jax.device_put(Z), Y, None, K)
+        blocks = GpuBlocks(jax.device_put(Z), Y, None, K)
     on_device = SoftmaxObjective(blocks, ObservedMoments.of(blocks, K), np.zeros((K, D + 2)))
     in_memory = MemoryBlocks(Z, Y, None, K)
     host = SoftmaxObjective(in_memory, ObservedMoments.of(in_memory, K), np.zeros((K, D + 2)))
@@ -151,9 +151,9 @@ def test_a_column_that_the_sample_never_saw_is_not_forgotten():
 def sampled_rows():
     """Numbers of the rows that a descent over N rows begins with."""
     with jax.enable_x64(True):
-        blocks = DeviceBlocks(jax.device_put(np.arange(N, dtype=float)[:, None]), Y, None, K)
-        n_sample = gpu_arrays.rounded(max(2048, blocks.handy_rows))
-        numbers, _, _ = gpu_arrays.drawn(blocks.X, blocks.Y, blocks.c, device._SEED, n_sample, N)
+        blocks = GpuBlocks(jax.device_put(np.arange(N, dtype=float)[:, None]), Y, None, K)
+        n_sample = gpu_arrays.rounded(max(2048, blocks.least_sample))
+        numbers, _, _ = gpu_arrays.random_rows(blocks.X, blocks.Y, blocks.c, device._SEED, n_sample, N)
     return np.asarray(numbers)[:, 0].astype(int)
 
 
@@ -163,10 +163,10 @@ def test_steps_that_lead_nowhere_are_not_taken(heavy):
     Z = np.random.default_rng(6).standard_t(1.0, size=(N, D)) ** heavy
     y = (Z @ np.random.default_rng(7).normal(size=(D, 3)) + np.random.default_rng(8).gumbel(size=(N, 3))).argmax(axis=1)
     with jax.enable_x64(True):
-        blocks = DeviceBlocks(jax.device_put(Z), y, None, 3)
+        blocks = GpuBlocks(jax.device_put(Z), y, None, 3)
     observed = ObservedMoments.of(blocks, 3)
     prior = np.append(np.full((3, D), 1e-3), np.zeros((3, 1)), axis=1)
-    rows_kept = blocks.row_buffers(3)
+    rows_kept = blocks.row_values(3)
     alike = device.DiagonalPrior(prior, None, None)
     found = device.descend(blocks, observed.moments, observed.squares, alike, 1e-8, 3000, rows_kept)
     assert np.all(np.diff(found.values) <= 1e-11 * np.abs(found.values[0]))
@@ -180,7 +180,7 @@ def test_classes_few_and_many(n_classes):
     y = (2.0 * Z @ rng.normal(size=(3, n_classes)) + rng.gumbel(size=(N, n_classes))).argmax(axis=1)
     prior = np.append(np.ones((n_classes, 3)), np.zeros((n_classes, 1)), axis=1)
     with jax.enable_x64(True):
-        blocks = DeviceBlocks(jax.device_put(Z), y, None, n_classes), MemoryBlocks(Z, y, None, n_classes)
+        blocks = GpuBlocks(jax.device_put(Z), y, None, n_classes), MemoryBlocks(Z, y, None, n_classes)
     on_device, host = (SoftmaxObjective(each, ObservedMoments.of(each, n_classes), prior) for each in blocks)
     found = on_device.descended(1e-8)
     gradient = found.gradients[-1].ravel()
@@ -190,7 +190,7 @@ def test_classes_few_and_many(n_classes):
 def test_where_it_does_not_arrive_there_is_none():
     y = (X[:, 0] > 0.5).astype(int)  # separated, and no prior
     with jax.enable_x64(True):
-        blocks = DeviceBlocks(jax.device_put(X), y, None, 2)
+        blocks = GpuBlocks(jax.device_put(X), y, None, 2)
     objective = SoftmaxObjective(blocks, ObservedMoments.of(blocks, 2), np.zeros((2, D + 1)))
     assert objective.descended(1e-8) is None
     theta = np.ones((2, D + 1))
@@ -249,10 +249,10 @@ def test_the_memory_is_that_of_bfgs():
 def test_only_few_parameters_of_not_too_many_rows_are_solved_for_in_one_call(monkeypatch):
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
-        blocks = DeviceBlocks(jax.device_put(rng.normal(size=(4099, 4))), rng.integers(0, 3, 4099), None, 3)
+        blocks = GpuBlocks(jax.device_put(rng.normal(size=(4099, 4))), rng.integers(0, 3, 4099), None, 3)
     observed = ObservedMoments.of(blocks, 3)
     prior = device.DiagonalPrior(np.ones((3, 5)), None, None)
-    options = blocks, observed.moments, observed.squares, prior, 1e-8, 1000, blocks.row_buffers(3)
+    options = blocks, observed.moments, observed.squares, prior, 1e-8, 1000, blocks.row_values(3)
     assert device.descend(*options).converged
     with monkeypatch.context() as patch:
         patch.setattr(device, "_MOST_PARAMETERS", 14)

@@ -80,10 +80,10 @@ layouts = pytest.mark.parametrize("layout", [np.asarray, np.asfortranarray, sp.c
 def test_value_gradient_product_and_hessian(monkeypatch, precision, mean, layout, soft, buffered):
     monkeypatch.setattr(memory, "_BLOCK_BYTES", 400)  # several blocks
     if not buffered:
-        monkeypatch.setattr(memory, "_BUFFER_BYTES", 0)
+        monkeypatch.setattr(memory, "_ROW_VALUE_BYTES", 0)
     X, Y, c = data(soft=soft)
     problem = objective(layout(X), Y, c, precision, mean)
-    assert (problem.blocks.row_buffers(K) is not None) == buffered
+    assert (problem.blocks.row_values(K) is not None) == buffered
     theta, centre = np.random.default_rng(3).normal(size=(K, D + 1)), 0.0 if mean is None else mean
     value, gradient = problem.value_gradient(theta)
     H = problem.hessian(theta)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posteriori.rows.features import Features
+from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.target import Target
 from posteriori.softmax.solve import softmax_problem
 from posteriori.solvers.conjugate_gradient import conjugate_gradient
@@ -166,7 +166,7 @@ def test_input_is_left_alone(make):
 
 def softmax(X, y, precision):
     target = Target(np.arange(len(precision)), y, None, None)
-    return softmax_problem(Features(X, None), target, precision, 1)[0]
+    return softmax_problem(MemoryFeatures(X, None), target, precision, 1)[0]
 
 
 def test_kronecker_factors_of_very_many_features():

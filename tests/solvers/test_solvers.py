@@ -14,7 +14,7 @@ import pytest
 from sklearn.base import clone
 
 from posteriori import SoftmaxRegression
-from posteriori.rows.features import Features
+from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.target import Target
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.precision import DiagonalPrecision
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 def objective(X, Y, precision, mean=None, weights=None):
     codes, probs = (Y, None) if Y.ndim == 1 else (None, Y)
     target = Target(np.arange(len(precision)), codes, probs, weights)
-    problem, _ = softmax_problem(Features(X, None), target, precision, 1)
+    problem, _ = softmax_problem(MemoryFeatures(X, None), target, precision, 1)
     return problem if mean is None else SoftmaxObjective(problem.blocks, problem.observed, problem.precision, mean)
 
 

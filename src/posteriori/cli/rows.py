@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from posteriori.cli.saying import note
-from posteriori.rows.features import as_array
+from posteriori.rows.matrices import as_array
 from posteriori.storage import load
 from posteriori.tables.encoder import TableEncoder
 from posteriori.tables.files import read_files

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -23,17 +22,11 @@ from posteriori.gaussian.statistics import ClassStatistics, Kind, class_statisti
 from posteriori.gaussian.structures import Structure, scatter_kind
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.parameters import require_count, seed_from
-from posteriori.rows.blocks import Blocks
-from posteriori.rows.features import AnyFeatures
-from posteriori.rows.products import logits
-from posteriori.rows.reading import (
-    adopt_features,
-    check_features,
-    read_for_fit,
-    read_for_prediction,
-    read_labels,
-    remember_features,
-)
+from posteriori.rows.blocks import Blocks, random_rows
+from posteriori.rows.engines import read_for_fit, read_for_prediction, read_labels
+from posteriori.rows.features import Features
+from posteriori.rows.products import as_dense, logits
+from posteriori.rows.schema import check_features, copy_features, remember_features
 from posteriori.rows.target import Target
 from posteriori.softmax.regression import SoftmaxRegression
 from posteriori.threads import one_blas_thread, usable_threads
@@ -157,7 +150,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """
         validate_gaussian(self)
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, None, device=self.device)
-        gaussian_settings(self, target.classes, features.shape[1])
+        gaussian_settings(self, target.classes, features.n_features)
         statistics, kept, n_passes = self._read(features, target)
         fitted = self._derive(statistics, kept, target.classes)
         fitted = replace(fitted, solution=replace(fitted.solution, n_passes=n_passes))
@@ -196,7 +189,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         features, target, named = read_for_fit(X, y, sample_weight, declared, None, device=self.device)
         if before is not None:
             check_features(self, features)
-        gaussian_settings(self, target.classes, features.shape[1])
+        gaussian_settings(self, target.classes, features.n_features)
         auto = self.covariance == "auto" and before is not None and before.kind == "diagonal"
         statistics, kept, _ = self._read(features, target, "diagonal" if auto else None)
         if before is not None:
@@ -283,8 +276,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             )
         model = SoftmaxRegression(classes=None if self.classes is None else list(self.classes))
         coef, intercept = linear[0], linear[1] - linear[0] @ self._fit.densities.origin
-        model.classes_, model._not_features = self.classes_, self._not_features
-        adopt_features(model, self)
+        model.classes_ = self.classes_
+        copy_features(model, self)
         model.coef_, model.intercept_, model.n_iter_ = coef, np.maximum(intercept, -1e300), 0
         return model
 
@@ -307,11 +300,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """What log p(k | x) is up to a number for each row, (K, n)."""
         return self._logits_of(read_for_prediction(self, X, self.device))
 
-    def _logits_of(self, features: AnyFeatures) -> np.ndarray:
+    def _logits_of(self, features: Features) -> np.ndarray:
         F = self._map_rows(features)
         return F if np.isfinite(F).all() else self._joint_of(features)
 
-    def _map_rows(self, features: AnyFeatures, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
+    def _map_rows(self, features: Features, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
         """Logits, (K, n), by products with coefficients alone where they are linear in x."""
         linear, origin = self._fit.densities.linear(), self._fit.densities.origin
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
@@ -323,10 +316,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             theta = np.column_stack([coef, intercept if far else intercept - coef @ origin])
             return blocks.map_rows(_finished_logits, theta, finish)
 
-    def _blocks(self, features: AnyFeatures, shift: np.ndarray | None = None) -> Blocks:
+    def _blocks(self, features: Features, shift: np.ndarray | None = None) -> Blocks:
         return features.blocks(None, len(self.classes_), shift=shift, n_threads=usable_threads(self.n_jobs))
 
-    def _joint_of(self, features: AnyFeatures) -> np.ndarray:
+    def _joint_of(self, features: Features) -> np.ndarray:
         """Joint log-probabilities, (K, n)."""
         densities = self._fit.densities
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
@@ -338,16 +331,15 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             self._refuse(features, densities.structure)
             # finite, but so far away that squares overflow: judged from as far as can be told
             far = np.flatnonzero(~np.isfinite(best))
-            X = blocks.take(far)
-            X = X.toarray() if sp.issparse(X) else X
+            X = as_dense(blocks.take(far)[0])
             F[:, far] = log_joint(pulled_in(X, densities), densities)
         return np.where(np.isnan(F), densities.log_prior[:, None], F)
 
     def _read(
-        self, features: AnyFeatures, target: Target, kind: Kind | None = None
+        self, features: Features, target: Target, kind: Kind | None = None
     ) -> tuple[ClassStatistics, KeptRows, int]:
         """Statistics of the rows, in as much detail as is needed, some of the rows themselves, and passes made."""
-        K, D = len(target.classes), features.shape[1]
+        K, D = len(target.classes), features.n_features
         auto = self.covariance == "auto"
         if kind is None and auto:
             kind = "full" if K * D * D <= _MOST_SCATTER else "diagonal"
@@ -365,7 +357,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             self._refuse(features, self.covariance)
         return statistics, self._keep(blocks, target), blocks.n_passes
 
-    def _refuse(self, features: AnyFeatures, structure: str) -> None:
+    def _refuse(self, features: Features, structure: str) -> None:
         """Raise if a value is infinite, or missing where that is not allowed."""
         missing_allowed = structure in ("diagonal", "tied_diagonal")
         try:
@@ -379,8 +371,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def _keep(self, blocks: Blocks, target: Target) -> KeptRows:
         """Some rows to judge priors by; a row with soft labels counts once for each class it may be of."""
         most = _MOST_KEPT if self._judges else 0
-        X, Y, c = blocks.some(most, self._rng())
-        X = X.toarray() if sp.issparse(X) else X
+        X, Y, c = random_rows(blocks, target, most, self._rng())
+        X = as_dense(X)
         weights = np.ones(len(X)) if c is None else c
         if Y.ndim == 1:
             return KeptRows(X, Y, weights, target.n_counted)

@@ -18,7 +18,8 @@ from posteriori.gp.progress import progress_bar
 from posteriori.gp.rows import Rows, Standardised, dense, labelled_rows
 from posteriori.gp.settings import default_kernel, fingerprint, jax_at_work, validate_gp
 from posteriori.parameters import require_level, seed_from
-from posteriori.rows.reading import in_memory, read_for_fit, read_for_prediction, read_labels, remember_features
+from posteriori.rows.engines import read_in_memory, read_in_memory_for_fit, read_labels
+from posteriori.rows.schema import remember_features
 from posteriori.solvers.solution import Status
 
 __all__ = ["GaussianProcessClassifier"]
@@ -54,8 +55,10 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         self
         """
         self._validate()
-        features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight)
-        rows = labelled_rows(in_memory(features, type(self).__name__), target)
+        features, target, named = read_in_memory_for_fit(
+            X, y, sample_weight, self.classes, self.class_weight, who=type(self).__name__
+        )
+        rows = labelled_rows(features, target)
         standardised = Standardised.of(rows.X, rows.c)
         kernel = self._kernel(standardised)
         with jax_at_work(self.device), progress_bar(self.verbose, self.max_iter) as report:
@@ -205,8 +208,8 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
 
     def _map(self, X: Any, kernel: Callable[..., np.ndarray], rows: int = _BLOCK) -> np.ndarray:
         """Kernel over blocks of rows, each with the latents' means and variances (S, K, n): (..., n)."""
-        features = read_for_prediction(self._checked(), X)
-        Z = self._standardised(dense(in_memory(features, type(self).__name__)))
+        features = read_in_memory(self._checked(), X, who=type(self).__name__)
+        Z = self._standardised(dense(features))
         size = min(rows, 1 << max(3, (len(Z) - 1).bit_length()))
         fitted, out = self._fitted, []
         with jax_at_work(self.device):

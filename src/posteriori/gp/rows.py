@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.cluster import KMeans
 
-from posteriori.rows.features import Features, raise_if_not_finite
+from posteriori.rows.memory import MemoryFeatures
+from posteriori.rows.products import as_dense
 from posteriori.rows.target import Target
 
 __all__ = ["Rows", "Standardised", "dense", "inducing_inputs", "labelled_rows", "typical_distance"]
@@ -81,17 +80,15 @@ class Rows:
     c: np.ndarray
 
 
-def dense(features: Features) -> np.ndarray:
+def dense(features: MemoryFeatures) -> np.ndarray:
     """The features as a float64 matrix, all finite."""
-    X: Any = features.matrix
-    X = X.toarray() if sp.issparse(X) else X
-    X = np.asarray(X, dtype=np.float64)
+    X = np.asarray(as_dense(features.matrix), dtype=np.float64)
     if not np.isfinite(X).all():
-        raise_if_not_finite(features.matrix, features.names)
+        features.require_finite()
     return X
 
 
-def labelled_rows(features: Features, target: Target) -> Rows:
+def labelled_rows(features: MemoryFeatures, target: Target) -> Rows:
     """Rows that count: a row with soft labels stands once for each class it may be of, weighted."""
     X = dense(features)
     c = np.ones(len(X)) if target.weights is None else target.weights

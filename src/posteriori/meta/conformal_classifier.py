@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from posteriori.decision.conformal import Calibration, PredictionSets, calibrate, prediction_sets
 from posteriori.decision.utility import codes_of
 from posteriori.parameters import is_number, seed_from
-from posteriori.rows.reading import adopt_features, label_vector, read_labels, require_in_memory, without_column
+from posteriori.rows.engines import label_vector, read_labels, require_in_memory, without_column
+from posteriori.rows.schema import adopt_features
 
 __all__ = ["ConformalClassifier"]
 

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from posteriori.decision import Decisions, Utility, decide
 from posteriori.decision.utility import codes_of
 from posteriori.parameters import require_count
-from posteriori.rows.reading import adopt_features, read_labels
+from posteriori.rows.engines import read_labels
+from posteriori.rows.schema import adopt_features
 
 __all__ = ["UtilityClassifier"]
 

@@ -7,12 +7,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from posteriori.report import charts
 from posteriori.report.page_parts import figure, labels_of, shortened, table
-from posteriori.rows.features import is_table, open_table, read_features
+from posteriori.rows.matrices import column_names, open_table, read_matrix
+from posteriori.rows.products import column_spreads
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -74,23 +73,16 @@ def _spreads(model: Any, inner: Any, rows: nw.DataFrame[Any], features: Sequence
     if hasattr(model, "steps") and len(model.steps) > 1:
         given = model[:-1].transform(rows.to_native())
     wanted = getattr(inner, "feature_names_in_", None)
-    if wanted is not None and is_table(given):
-        opened = open_table(given)
-        if not set(wanted) <= set(opened.columns):
+    named = column_names(given)
+    if wanted is not None and named is not None:
+        if not set(wanted) <= set(named):
             return None
-        given = opened.select(list(wanted)).to_native()
+        given = open_table(given).select(list(wanted)).to_native()
     try:
-        matrix = read_features(given).matrix
+        matrix, _ = read_matrix(given)
     except (TypeError, ValueError):  # not numbers
         return None
-    if matrix.shape[1] != inner.n_features_in_:
-        return None
-    if issparse(matrix):
-        return np.sqrt(mean_variance_axis(csr_matrix(matrix), axis=0)[1])
-    known = np.isfinite(matrix)
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, matrix, 0.0).sum(axis=0) / count
-    return np.sqrt((np.where(known, matrix - mean, 0.0) ** 2).sum(axis=0) / count)
+    return column_spreads(matrix) if matrix.shape[1] == inner.n_features_in_ else None
 
 
 def _coefficients_with_intervals(

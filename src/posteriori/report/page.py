@@ -22,7 +22,7 @@ from posteriori.report.evaluation import Evaluation
 from posteriori.report.learned import learned
 from posteriori.report.notable_rows import most_surprising, most_uncertain, rows_table
 from posteriori.report.page_parts import labels_of
-from posteriori.rows.features import is_table, open_table
+from posteriori.rows.matrices import as_table
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -114,15 +114,7 @@ def _json(value: Any) -> str:
 
 
 def _opened(table: Any, model: Any) -> nw.DataFrame[Any]:
-    if is_table(table):
-        return open_table(table, argument="table")
-    values = np.asarray(table)
-    if values.ndim != 2:
-        raise TypeError(f"table must be a table or a dense array (n, D), got {type(table).__name__}.")
-    import pandas as pd
-
-    names = getattr(model, "feature_names_in_", [f"x{d}" for d in range(values.shape[1])])
-    return open_table(pd.DataFrame(values, columns=[str(name) for name in names]), argument="table")
+    return as_table(table, getattr(model, "feature_names_in_", None), argument="table")
 
 
 def _features(rows: nw.DataFrame[Any], model: Any, y: np.ndarray) -> list[str]:

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.rows.features import column, is_table, raise_if_not_finite, read_features
+from posteriori.rows.features import raise_if_not_finite
+from posteriori.rows.matrices import column, column_names
+from posteriori.rows.memory import read_features
+from posteriori.rows.products import as_dense
 from posteriori.rows.target import read_target
 
 __all__ = ["Problem", "check_digits", "read_problem"]
@@ -108,8 +111,7 @@ def _read_data(X: Any, y: Any) -> tuple[np.ndarray, list[str] | None, np.ndarray
     N, columns = features.matrix.shape
     _at_most(N, _MOST_ROWS, "X has", "rows", "pass a few of them")
     _at_most(columns, _MOST_COLUMNS, "X has", "columns", "keep the most telling ones")
-    matrix = features.matrix if isinstance(features.matrix, np.ndarray) else features.matrix.toarray()
-    matrix = matrix.astype(np.float64)
+    matrix = as_dense(features.matrix).astype(np.float64)
     raise_if_not_finite(matrix, features.names)
     if np.ndim(y) == 1 and len(set(map(str, y))) == 1:
         raise ValueError(f"y holds one class only ({np.asarray(y).tolist()[0]!r}): pass rows of at least two classes.")
@@ -125,13 +127,11 @@ def _read_data(X: Any, y: Any) -> tuple[np.ndarray, list[str] | None, np.ndarray
 
 def _read_row(x_new: Any, names: list[str] | None, columns: int) -> np.ndarray:
     """The new row, without its one."""
-    if is_table(x_new):
-        row = read_features(x_new)
-        if row.names != names:
-            raise ValueError(
-                f"x_new has the columns {row.names}, X has {names}: pass the same ones, in the same order."
-            )
-        values = row.matrix
+    given = column_names(x_new)
+    if given is not None:
+        if given != names:
+            raise ValueError(f"x_new has the columns {given}, X has {names}: pass the same ones, in the same order.")
+        values = read_features(x_new).matrix
     else:
         try:
             values = np.asarray(x_new, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Blocks over rows that are read anew in every pass: memory is bounded whatever their number.
+"""Data sets of Arrow, read anew in every pass: memory is bounded whatever the number of rows.
 
 Arrow reads ahead in threads of its own while ours work on the batches that have come, so that disk and arithmetic
 overlap. What is summed is added in the order of the rows: results depend neither on threads nor on chance.
@@ -7,15 +7,17 @@ overlap. What is summed is added in the order of the rows: results depend neithe
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from posteriori.rows.blocks import facts_of
-from posteriori.rows.features import as_array, raise_if_not_finite
+from posteriori.rows.features import Example, Features, NotFinite, first_not_finite
+from posteriori.rows.matrices import as_array
 from posteriori.rows.memory import InOrder, MemoryBlocks, rescaled
 from posteriori.rows.pieces import (
     ColumnTarget,
@@ -33,11 +35,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "ENGINE",
     "DatasetStream",
     "Stream",
     "StreamBlocks",
-    "StreamedFeatures",
+    "StreamFeatures",
     "open_stream",
+    "read_batches",
     "read_stream_for_fit",
     "stream_column",
 ]
@@ -45,13 +49,13 @@ __all__ = [
 _BLOCK_BYTES = 4 << 20
 """Features and logits of one batch: what stays in the cache of a core."""
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
-"""Of a batch."""
+"""Fewest and most rows of a batch."""
 _AHEAD_BYTES = 64 << 20
-"""Of features, read before they are asked for."""
+"""Bytes of features that are read before they are asked for."""
 _SAMPLE_BYTES = 32 << 20
-"""Of features, for the random rows from which starts and preconditioners come."""
+"""Bytes of features of the random rows from which starts and preconditioners come."""
 _HELD_BYTES = 128 << 20
-"""Up to here rows are held in memory instead of being read again."""
+"""Up to here rows of a fit are held in memory instead of being read again: as read, and shifted and scaled."""
 _SHUFFLED_ROWS = 1 << 18
 """Rows that are mixed with one another before they are handed out in batches."""
 
@@ -124,38 +128,74 @@ def _row_groups(fragment: Any) -> list[Any]:
     return list(fragment.split_by_row_group())
 
 
-def open_stream(X: Any) -> Stream | None:
-    """X as a stream, if it is one: a data set of Arrow, or rows encoded while they are read."""
-    arrow, dataset = sys.modules.get("pyarrow"), sys.modules.get("pyarrow.dataset")
-    if arrow is not None and isinstance(X, arrow.RecordBatchReader):
+@runtime_checkable
+class Streamable(Protocol):
+    """Something that is not a data set of Arrow, but can be read like one: rows encoded while they are read."""
+
+    schema: Any
+
+    def stream(self) -> Stream:
+        """The rows as passes over the data read them."""
+
+
+def open_stream(X: Any) -> Stream:
+    """A data set of Arrow, or rows encoded while they are read, as a stream."""
+    if _is_reader(X):
         raise TypeError(
             "X is a RecordBatchReader, which can be read only once: pass a pyarrow Dataset, or X.read_all() if it fits "
             "into memory; predict_to takes readers."
         )
-    if dataset is not None and isinstance(X, dataset.Dataset):
-        return DatasetStream(X)
-    return X.stream() if hasattr(X, "stream") and hasattr(X, "schema") else None
+    return DatasetStream(X) if _is_dataset(X) else X.stream()
 
 
-class StreamedFeatures:
-    """The features of rows that are read anew in every pass; the interface is that of `Features`."""
+def read_batches(X: Any, size: int) -> Iterator[pa.RecordBatch] | None:
+    """All rows of a data set, a reader or a table of Arrow, once, `size` at a time; None if X is neither of them."""
+    arrow = sys.modules.get("pyarrow")
+    if _is_dataset(X):
+        return DatasetStream(X).batches(X.schema.names, size)
+    if _is_reader(X):
+        return (batch for batch in X if batch.num_rows)
+    if arrow is not None and isinstance(X, arrow.Table):
+        return (batch for batch in X.to_batches(max_chunksize=size) if batch.num_rows)
+    return None
 
-    def __init__(self, stream: Stream, names: list[str], target: ColumnTarget | None = None) -> None:
-        self.stream, self.names, self.target = stream, names, target
 
-    @cached_property
-    def shape(self) -> tuple[int, int]:
-        """N and D; rows are counted if no target has been read."""
-        if self.target is not None:
-            return self.target.n_rows, len(self.names)
-        return _counted(self.stream, self.names[0]), len(self.names)
+def _is_dataset(X: Any) -> bool:
+    dataset = sys.modules.get("pyarrow.dataset")
+    return dataset is not None and isinstance(X, dataset.Dataset)
 
-    def require_finite(self, *, missing_allowed: bool = False) -> None:
-        """Raise if a value is not finite, naming its column and row."""
+
+def _is_reader(X: Any) -> bool:
+    arrow = sys.modules.get("pyarrow")
+    return arrow is not None and isinstance(X, arrow.RecordBatchReader)
+
+
+class StreamFeatures(Features):
+    """The features of rows that are read anew in every pass."""
+
+    def __init__(self, stream: Stream, names: list[str]) -> None:
+        self.stream, self._names = stream, names
+        self._held: tuple[Any, tuple[Any, Any, Any]] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Column names."""
+        return self._names
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return len(self._names)
+
+    def first_not_finite(self, *, missing_allowed: bool = False) -> NotFinite | None:
+        """The first value that is NaN or infinite, if there is one: one pass, at most."""
         first = 0
-        for X, _, _ in self.blocks(None, 1).pieces(with_labels=False):
-            raise_if_not_finite(X, self.names, missing_allowed=missing_allowed, first_row=first)
+        for X, _, _ in StreamBlocks(self.stream, Layout(tuple(self._names)), None, 1).pieces(with_labels=False):
+            found = first_not_finite(X, self._names, missing_allowed=missing_allowed, first_row=first)
+            if found is not None:
+                return found
             first += len(X)
+        return None
 
     def blocks(
         self,
@@ -165,15 +205,63 @@ class StreamedFeatures:
         shift: np.ndarray | None = None,
         scale: np.ndarray | None = None,
         n_threads: int = 1,
-    ) -> StreamBlocks:
-        """The rows as (X - shift) * scale, with their targets if there are any."""
-        layout = Layout(tuple(self.names)) if target is None else target.layout
-        return StreamBlocks(self.stream, layout, target, n_classes, shift=shift, scale=scale, n_threads=n_threads)
+        finite: bool = False,
+    ) -> StreamBlocks | MemoryBlocks:
+        """The rows as (X - shift) * scale, with their targets if there are any; few rows of a fit are read once."""
+        options: dict[str, Any] = {"shift": shift, "scale": scale, "n_threads": n_threads}
+        if target is None:
+            check = self.require_finite if finite else None
+            return StreamBlocks(self.stream, Layout(tuple(self._names)), None, n_classes, check=check, **options)
+        if 16 * target.n_rows * self.n_features <= _HELD_BYTES:
+            if self._held is None or self._held[0] is not target:
+                pieces = StreamBlocks(self.stream, target.layout, target, n_classes).pieces()
+                self._held = target, joined(list(pieces))
+            return MemoryBlocks(*self._held[1], n_classes, **options)
+        return StreamBlocks(self.stream, target.layout, target, n_classes, **options)
+
+
+class ArrowEngine:
+    """Data sets of Arrow: Parquet, CSV and other files, read piece by piece."""
+
+    name = "Arrow data set"
+    holds_all_rows = False
+
+    def claims(self, X: Any, device: str | None) -> bool:
+        """Data sets, rows encoded while they are read, and readers, which are refused when they are read."""
+        return _is_dataset(X) or _is_reader(X) or (isinstance(X, Streamable) and not isinstance(X, type))
+
+    def read(self, X: Any, drop: Collection[str]) -> StreamFeatures:
+        """The features of new rows; nothing is read but the schema."""
+        stream = open_stream(X)
+        names = [name for name in stream.schema.names if name not in drop]
+        require_numbers(stream.schema, names)
+        return StreamFeatures(stream, names)
+
+    def read_for_fit(
+        self, X: Any, y: Any, sample_weight: Any, classes: Any, class_weight: Any
+    ) -> tuple[StreamFeatures, ColumnTarget]:
+        """Features and target of the rows of a fit: one pass over the columns of labels and weights."""
+        return read_stream_for_fit(open_stream(X), y, sample_weight, classes, class_weight)
+
+    def labels(self, X: Any, y: Any) -> Any:
+        """The column that y names; anything else as it is."""
+        return stream_column(open_stream(X), y) if isinstance(y, str) else y
+
+    def examples(self, X: np.ndarray, y: np.ndarray, c: np.ndarray | None) -> list[Example]:
+        """A data set that has labels and weights as columns."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        columns = {f"x{d}": X[:, d] for d in range(X.shape[1])} | {"label": y} | ({} if c is None else {"weight": c})
+        return [Example("Arrow data set", ds.dataset(pa.table(columns)), "label", None if c is None else "weight")]
+
+
+ENGINE = ArrowEngine()
 
 
 def read_stream_for_fit(
     stream: Stream, y: Any, sample_weight: Any, classes: Any, class_weight: Any
-) -> tuple[StreamedFeatures, ColumnTarget]:
+) -> tuple[StreamFeatures, ColumnTarget]:
     """Features and target of a stream: one pass over the columns of labels and weights."""
     named = named_columns(stream.schema, y, sample_weight)
     names = [name for name in stream.schema.names if name not in named]
@@ -185,7 +273,7 @@ def read_stream_for_fit(
     if total is None:
         raise ValueError(f"Found array with 0 sample(s) (shape=(0, {len(names)})) while a minimum of 1 is required.")
     target = read_target_column(total, Layout(tuple(names), y, sample_weight), classes, class_weight)
-    return StreamedFeatures(stream, names, target), target
+    return StreamFeatures(stream, names), target
 
 
 def _counted(stream: Stream, column: str) -> int:
@@ -213,10 +301,11 @@ class StreamBlocks:
     shift, scale : ndarray (D,) or None
         Blocks hold (X - shift) * scale.
     n_threads : int
+    check : function or None
+        Called when `map_rows` has come across values that are not finite, before anything is made of them.
     """
 
     sparse = False
-    handy_rows = 0
 
     def __init__(
         self,
@@ -228,13 +317,14 @@ class StreamBlocks:
         shift: np.ndarray | None = None,
         scale: np.ndarray | None = None,
         n_threads: int = 1,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.stream, self.layout, self.target, self.n_classes = stream, layout, target, n_classes
-        self.shift, self.scale, self.n_threads = shift, scale, n_threads
+        self.shift, self.scale, self.n_threads, self.check = shift, scale, n_threads, check
         self.n_features = len(layout.features)
         self.n_passes = 0
         self._sampled: MemoryBlocks | None = None
-        self._alike: dict[int, MemoryBlocks] = {}
+        self._drawn_as_in_memory: dict[int, MemoryBlocks] = {}
         self._stamp = stream.stamp()
 
     @cached_property
@@ -270,7 +360,7 @@ class StreamBlocks:
     def _read(self, batch: pa.RecordBatch, with_labels: bool) -> tuple[Any, Any, Any]:
         return read_piece(batch, self.layout, with_labels, self.shift, self.scale)
 
-    def map_sum(self, kernel: Callable[..., Any], *params: Any, rows: Any = None, coarse: bool = False) -> Any:
+    def map_sum(self, kernel: Callable[..., Any], *params: Any, row_values: Any = None, coarse: bool = False) -> Any:
         """Sum of the kernel over the batches, added in their order; large ones would be held in memory for no gain."""
         with_labels = facts_of(kernel).reads_labels
         total = InOrder()
@@ -284,18 +374,19 @@ class StreamBlocks:
     def map_rows(self, kernel: Callable[..., np.ndarray], *params: Any, heavy: bool = False) -> np.ndarray:
         """The results of ``kernel(X_b, *params)``, (K, n_b) each, side by side for all rows: (K, N)."""
         parts: dict[int, np.ndarray] = {}
+        suspicious = threading.Event()
 
         def task(i: int, batch: pa.RecordBatch) -> None:
-            parts[i] = kernel(self._read(batch, False)[0], *params)
+            X = self._read(batch, False)[0]
+            if self.check is not None and not np.isfinite(X).all() and not suspicious.is_set():
+                suspicious.set()  # one look at all rows is enough: it raises, or values overflow where they are shifted
+                self.check()
+            parts[i] = kernel(X, *params)
 
         run_stream(task, self._batches(False), self.n_threads)
         if not parts:
             raise ValueError(f"Found array with 0 sample(s) (shape=(0, {self.n_features})) while 1 is required.")
         return np.concatenate([parts[i] for i in range(len(parts))], axis=1)
-
-    def row_buffers(self, size: int) -> None:
-        """Nothing is kept per row."""
-        return
 
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Any, Any, Any]]:
         """All rows once, shuffled: parts in random order, and the rows of several parts mixed."""
@@ -307,29 +398,28 @@ class StreamBlocks:
                 yield from _mixed(pool, size, rng)
                 pool = []
 
-    def sample(self, n_rows: int, rng: np.random.Generator, *, alike: bool = False) -> StreamBlocks | MemoryBlocks:
+    def sample(
+        self, n_rows: int, rng: np.random.Generator, *, as_in_memory: bool = False
+    ) -> StreamBlocks | MemoryBlocks:
         """Random rows, held in memory: as many as asked for, or as fit; drawn in one pass, later ones from these."""
         if n_rows >= self.n_rows:
             return self
-        if alike:
-            if n_rows not in self._alike:
-                self._alike = {n_rows: self._held(self._drawn(n_rows, self.n_rows, rng))}
-            return self._alike[n_rows]
+        if as_in_memory:
+            if n_rows not in self._drawn_as_in_memory:
+                self._drawn_as_in_memory = {n_rows: self._random(n_rows, rng)}
+            return self._drawn_as_in_memory[n_rows]
         if self._sampled is None:
             most = int(np.clip(_SAMPLE_BYTES / (8 * (self.n_features + 1)), 1, self.n_rows))
-            self._sampled = self._held(self._drawn(most, self.n_rows, rng))
+            self._sampled = self._random(most, rng)
         return self._sampled.sample(n_rows, rng)
 
-    def some(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
-        """Up to so many random rows of positive weight, as (X, Y, c)."""
-        assert self.target is not None
-        return self._drawn(n_rows, self.target.n_weighted, rng, weighted=self.layout.weighted)
+    def take(self, rows: np.ndarray, *, weighted: bool = False) -> tuple[Any, Any, Any]:
+        """The rows of these numbers, which are in order, as (X, Y, c), in one pass."""
+        if not rows.size:
+            return np.empty((0, self.n_features)), np.empty(0, dtype=np.intp), None
+        return joined(list(self._taken(rows, weighted and self.layout.weighted)))
 
-    def take(self, rows: np.ndarray) -> np.ndarray:
-        """X of the rows of these numbers, which are in order."""
-        return joined(list(self._picked(rows, with_labels=False)))[0]
-
-    def at_hand(self) -> StreamBlocks | MemoryBlocks:
+    def prepared(self) -> StreamBlocks | MemoryBlocks:
         """The rows in memory, if they need little of it; otherwise these."""
         if 8 * self.n_rows * self.n_features > _HELD_BYTES:
             return self
@@ -337,23 +427,19 @@ class StreamBlocks:
         held.n_passes = self.n_passes
         return held
 
-    def _drawn(self, n: int, n_all: int, rng: np.random.Generator, *, weighted: bool = False) -> tuple[Any, Any, Any]:
-        """N random rows out of `n_all`, those that would be drawn in memory too, in one pass."""
-        if n == 0:
-            return np.empty((0, self.n_features)), np.empty(0, dtype=np.intp), None
-        rows = np.arange(n_all) if n >= n_all else np.sort(rng.choice(n_all, n, replace=False, shuffle=False))
-        return joined(list(self._picked(rows, weighted=weighted)))
+    def _random(self, n: int, rng: np.random.Generator) -> MemoryBlocks:
+        """N random rows, those that would be drawn in memory too."""
+        N = self.n_rows
+        return self._held(self.take(np.sort(rng.choice(N, n, replace=False, shuffle=False)) if n < N else np.arange(N)))
 
-    def _picked(
-        self, rows: np.ndarray, *, with_labels: bool = True, weighted: bool = False
-    ) -> Iterator[tuple[Any, Any, Any]]:
-        """The rows of these numbers, which are in order, batch by batch; if `weighted`, only those of weight count."""
+    def _taken(self, rows: np.ndarray, weighted: bool) -> Iterator[tuple[Any, Any, Any]]:
+        """The rows of these numbers batch by batch; if `weighted`, only those of positive weight are numbered."""
         first = 0
-        for X, Y, c in self.pieces(with_labels=with_labels):
-            counted = np.flatnonzero(c > 0) if weighted and c is not None else np.arange(len(X))
-            here = counted[rows[slice(*np.searchsorted(rows, [first, first + len(counted)]))] - first]
+        for X, Y, c in self.pieces(with_labels=self.target is not None):
+            numbered = np.flatnonzero(c > 0) if weighted and c is not None else np.arange(len(X))
+            here = numbered[rows[slice(*np.searchsorted(rows, [first, first + len(numbered)]))] - first]
             yield X[here], None if Y is None else Y[here], None if c is None else c[here]
-            first += len(counted)
+            first += len(numbered)
 
     def _held(self, rows: tuple[Any, Any, Any]) -> MemoryBlocks:
         """Rows in memory, weighted so that their sums estimate those of all."""

@@ -10,13 +10,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-__all__ = ["Blocks", "Buffers", "KernelFacts", "OnCard", "Sums", "facts_of", "kernel"]
+if TYPE_CHECKING:
+    from posteriori.rows.target import Target
 
-Buffers = list[np.ndarray]
+__all__ = [
+    "Blocks",
+    "KeepsRowValues",
+    "KernelFacts",
+    "OnGpu",
+    "Preparable",
+    "RowValues",
+    "Sums",
+    "facts_of",
+    "kernel",
+    "least_sample",
+    "prepared",
+    "random_rows",
+    "row_values",
+]
+
+RowValues = list[Any]
+"""One place for each block, for values that belong to its rows and are of use in later passes."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -35,14 +53,14 @@ class Sums(tuple):
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """What an engine may know of a kernel.
+    """What an engine may know about a kernel.
 
     Attributes
     ----------
     reads_labels : bool
         False if it never looks at Y: rows on disk are then read without their labels.
     jax_version : str or None
-        Where its version for rows on a card is, as "module:name".
+        Where its version for rows on a GPU is, as "module:name".
     """
 
     reads_labels: bool = True
@@ -60,12 +78,15 @@ def kernel(*, reads_labels: bool = True, jax_version: str | None = None) -> Call
 
 
 def facts_of(function: Callable[..., Any]) -> KernelFacts:
-    """What was stated of a kernel, or the cautious default."""
+    """The facts stated about a kernel, or the cautious default."""
     return getattr(function, "facts", KernelFacts())
 
 
 class Blocks(Protocol):
-    """Rows of a data set, offered block by block."""
+    """Rows of a data set, offered block by block: what every engine must have.
+
+    What only some engines have is in `OnGpu`, `KeepsRowValues` and `Preparable`.
+    """
 
     @property
     def n_rows(self) -> int:
@@ -77,14 +98,10 @@ class Blocks(Protocol):
     n_passes: int
     """How often all rows have been visited."""
 
-    @property
-    def handy_rows(self) -> int:
-        """So many rows take no longer to visit than few: a smaller sample is not worth while."""
-
     def map_sum(
-        self, kernel: Callable[..., Any], *params: Any, rows: Buffers | None = None, coarse: bool = False
+        self, kernel: Callable[..., Any], *params: Any, row_values: RowValues | None = None, coarse: bool = False
     ) -> Any:
-        """Sum of ``kernel(X_b, Y_b, c_b, *params)`` over the blocks; with `rows`, each block's buffer comes last.
+        """Sum of ``kernel(X_b, Y_b, c_b, *params)`` over the blocks; each block's row values, if given, come last.
 
         `coarse` asks for few, large blocks: for kernels that do much with each row and whose result is large.
         """
@@ -95,35 +112,71 @@ class Blocks(Protocol):
         `heavy` says that a row costs much more than its logits.
         """
 
-    def row_buffers(self, size: int) -> Buffers | None:
-        """One (size, n_b) array per block for values that belong to rows, or None if they would not fit."""
-
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Any, Any, Any]]:
         """One pass over the rows in random order, `size` rows at a time, as (X, Y, c)."""
 
-    def sample(self, n_rows: int, rng: np.random.Generator, *, alike: bool = False) -> Blocks:
-        """A random subset of the rows, at hand, weighted so that its sums estimate those of all rows.
+    def sample(self, n_rows: int, rng: np.random.Generator, *, as_in_memory: bool = False) -> Blocks:
+        """A random subset of the rows, weighted so that its sums estimate those of all rows.
 
-        It may have fewer rows than asked for, where so many would not fit. `alike` asks for the rows that would be
-        drawn in memory: for samples of a few thousand rows that have a part in the answer.
+        It may have fewer rows than asked for, where so many would not fit. `as_in_memory` asks for the very rows that
+        would be drawn in memory: for samples of a few thousand rows that have a part in the answer.
         """
 
-    def some(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
-        """Up to so many random rows of positive weight, as (X, Y, c), in NumPy or SciPy arrays."""
+    def take(self, rows: np.ndarray, *, weighted: bool = False) -> tuple[Any, Any, Any]:
+        """The rows of these numbers, which are in order, as (X, Y, c) in NumPy or SciPy arrays.
 
-    def take(self, rows: np.ndarray) -> Any:
-        """X of the rows of these numbers, which are in order, in a NumPy or SciPy array."""
+        With `weighted` only rows of positive weight are numbered.
+        """
 
-    def at_hand(self) -> Blocks:
-        """The same rows where they are visited most cheaply, if that needs little memory; otherwise these."""
+
+def random_rows(blocks: Blocks, target: Target, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+    """Up to `n_rows` random rows of positive weight, as (X, Y, c): the same ones wherever the rows are."""
+    N = target.n_weighted
+    rows = np.arange(N) if N <= n_rows else np.sort(rng.choice(N, n_rows, replace=False, shuffle=False))
+    return blocks.take(rows, weighted=True)
 
 
 @runtime_checkable
-class OnCard(Protocol):
-    """What blocks can do besides if their rows lie on a card."""
+class OnGpu(Protocol):
+    """What blocks can do besides if their rows are on a GPU."""
 
-    def run_on_card(self, program: Callable[..., Any], *args: Any) -> Any:
+    @property
+    def least_sample(self) -> int:
+        """A sample of fewer rows than this is not visited in less time."""
+
+    def run_on_gpu(self, program: Callable[..., Any], *args: Any) -> Any:
         """``program(X, Y, c, *args)`` in double precision, for a program of JAX over all rows."""
 
-    def factor_on_card(self, M: np.ndarray) -> np.ndarray:
+    def factor_on_gpu(self, M: np.ndarray) -> np.ndarray:
         """The lower Cholesky factor of a positive definite matrix, made where that takes the least time."""
+
+
+def least_sample(blocks: Blocks) -> int:
+    """The number of rows below which a sample is not visited in less time: 0 for rows that are not on a GPU."""
+    return blocks.least_sample if isinstance(blocks, OnGpu) else 0
+
+
+@runtime_checkable
+class KeepsRowValues(Protocol):
+    """What blocks can do besides if values that belong to rows can be kept between passes."""
+
+    def row_values(self, size: int) -> RowValues | None:
+        """Places for `size` values of each row, or None if they would take too much memory."""
+
+
+def row_values(blocks: Blocks, size: int) -> RowValues | None:
+    """Places for `size` values of each row, to be passed to `Blocks.map_sum`; None where none can be kept."""
+    return blocks.row_values(size) if isinstance(blocks, KeepsRowValues) else None
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """What blocks can do besides if many passes are cheaper after some preparation."""
+
+    def prepared(self) -> Blocks:
+        """The same rows, read, shifted and scaled once and held in memory, unless they are many; otherwise these."""
+
+
+def prepared(blocks: Blocks) -> Blocks:
+    """The same rows, ready for many passes."""
+    return blocks.prepared() if isinstance(blocks, Preparable) else blocks

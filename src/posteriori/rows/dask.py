@@ -1,4 +1,4 @@
-"""Blocks over Dask arrays and DataFrames: rows stay on the workers, and only sums travel.
+"""Dask arrays and DataFrames: rows stay on the workers, and only sums travel.
 
 A partition is read on its worker as (X, Y, c), kept there if all of them fit, and mapped by `MemoryBlocks`. The sums of
 partitions are added in a tree whose shape depends on their number alone: answers are the same whatever the number of
@@ -8,7 +8,7 @@ workers, and whoever dies. Scheduling, retries and transport are Dask's.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,8 @@ from posteriori.rows.dask_tasks import (
     read_partition,
     sum_partition,
 )
-from posteriori.rows.features import as_array
+from posteriori.rows.features import Example, Features, NotFinite
+from posteriori.rows.matrices import as_array
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.rows.pieces import ColumnTarget, LabelCounts, Layout, joined, read_target_column, require_numbers
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "ENGINE",
     "DaskBlocks",
     "DaskFeatures",
     "dask_column",
@@ -49,12 +51,12 @@ __all__ = [
 
 _ADDED_AT_ONCE = 8
 """Sums that one task adds: few tasks, and yet no worker must hold many sums."""
-_KEPT_SHARE = 0.5
-"""Of the workers' free memory, for rows that are kept there."""
+_MEMORY_SHARE = 0.5
+"""Share of the workers' free memory for rows that are kept there."""
 _SAMPLE_BYTES = 64 << 20
-"""Of features, for the random rows from which starts and preconditioners come."""
+"""Bytes of features of the random rows from which starts and preconditioners come."""
 _SHUFFLED_BYTES = 64 << 20
-"""Of features, mixed with one another before they are handed out in batches."""
+"""Bytes of features that are mixed with one another before they are handed out in batches."""
 
 
 def is_dask(X: Any) -> bool:
@@ -77,7 +79,7 @@ def _is_dask_vector(values: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Parts:
+class Partitions:
     """Partitions as (X, Y, c), on their workers or to be read there: the keys of Dask's tasks, and their graph.
 
     A pass adds its own tasks to the graph and hands it to Dask's scheduler.
@@ -87,7 +89,7 @@ class Parts:
     graph: dict[Any, Any]
 
     @classmethod
-    def of(cls, parts: list[Any], kept: bool) -> Parts:
+    def of(cls, parts: list[Any], kept: bool) -> Partitions:
         """From Delayed partitions; those to be kept are read now, and let go with this object."""
         import dask
         from dask.highlevelgraph import HighLevelGraph
@@ -133,8 +135,8 @@ class Parts:
         return tasks | {f"shared-{token}": shared}, list(tasks)
 
 
-class DaskFeatures:
-    """The features of rows in partitions; the interface is that of `Features`.
+class DaskFeatures(Features):
+    """The features of rows in partitions.
 
     Parameters
     ----------
@@ -161,45 +163,54 @@ class DaskFeatures:
         weights: Sequence[Any] | None = None,
         itemsize: int = 8,
     ) -> None:
-        self.rows, self.names, self.n_features, self.itemsize = rows, names, n_features, itemsize
-        self.labels, self.weights = labels, weights
-        self._lengths = lengths
+        self.rows, self._names, self._n_features, self.itemsize = rows, names, n_features, itemsize
+        self.labels, self.weights, self.known_lengths = labels, weights, lengths
         self._target: ColumnTarget | None = None
-        self._parts: Parts | None = None
+        self._parts: Partitions | None = None
 
     @property
-    def shape(self) -> tuple[Any, int]:
-        """N and D; as in Dask, N is NaN where it is not known."""
-        return np.nan if self._lengths is None else sum(self._lengths), self.n_features
+    def names(self) -> list[str] | None:
+        """Column names of a DataFrame."""
+        return self._names
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self._n_features
 
     @cached_property
     def lengths(self) -> list[int]:
         """Rows of each partition, counted if they are not known."""
-        if self._lengths is not None:
-            return self._lengths
+        if self.known_lengths is not None:
+            return self.known_lengths
         return self.parts(None).map(count_rows, False)
 
-    def parts(self, target: ColumnTarget | None) -> Parts:
+    def parts(self, target: ColumnTarget | None) -> Partitions:
         """The partitions as (X, Y, c) on their workers: kept there for a fit, if they fit."""
         if self._parts is not None and self._target is target:
             return self._parts
         reader = _shared(Reader(self.names, self.n_features, Layout(()) if target is None else target.layout))
         labels, weights, lengths = (
-            [None] * len(self.rows) if given is None else given for given in (self.labels, self.weights, self._lengths)
+            [None] * len(self.rows) if given is None else given
+            for given in (self.labels, self.weights, self.known_lengths)
         )
         each = zip(self.rows, labels, weights, range(len(self.rows)), lengths, strict=True)
         parts = [_task(read_partition)(reader, *part) for part in each]
         kept = target is not None and _fit_in_memory(sum(self.lengths) * (self.itemsize * self.n_features + 16))
-        self._target, self._parts = target, Parts.of(parts, kept)
+        self._target, self._parts = target, Partitions.of(parts, kept)
         return self._parts
 
-    def require_finite(self, *, missing_allowed: bool = False) -> None:
-        """Raise if a value is not finite, naming its column, its row and its partition."""
-        parts, reader = self.parts(self._target), Reader(self.names, self.n_features, Layout(()))
-        found = parts.map(find_not_finite, reader, own=[(missing_allowed,)] * len(parts.keys))
-        for number, message in enumerate(found):
-            if message is not None:
-                raise ValueError(f"{message} The row is counted within partition {number}.")
+    @property
+    def reader(self) -> Reader:
+        """How partitions are read, apart from their labels."""
+        return Reader(self._names, self._n_features, Layout(()))
+
+    def first_not_finite(self, *, missing_allowed: bool = False) -> NotFinite | None:
+        """The first value that is NaN or infinite, if there is one, with its partition."""
+        parts = self.parts(self._target)
+        own = [(missing_allowed, number) for number in range(len(parts.keys))]
+        found = parts.map(find_not_finite, self.reader, own=own)
+        return next((each for each in found if each is not None), None)
 
     def blocks(
         self,
@@ -209,12 +220,56 @@ class DaskFeatures:
         shift: np.ndarray | None = None,
         scale: np.ndarray | None = None,
         n_threads: int = 1,
+        finite: bool = False,
     ) -> DaskBlocks:
         """The rows as (X - shift) * scale, with their targets if there are any."""
-        return DaskBlocks(self, target, n_classes, shift=shift, scale=scale, n_threads=n_threads)
+        return DaskBlocks(self, target, n_classes, shift=shift, scale=scale, n_threads=n_threads, finite=finite)
 
 
-def read_dask(X: Any, *, drop: Sequence[str] = ()) -> DaskFeatures:
+class DaskEngine:
+    """Dask arrays and DataFrames, whose partitions are on workers."""
+
+    name = "Dask"
+    holds_all_rows = False
+
+    def claims(self, X: Any, device: str | None) -> bool:
+        """Collections of Dask, also vectors."""
+        return is_dask(X) or _is_dask_vector(X)
+
+    def read(self, X: Any, drop: Collection[str]) -> DaskFeatures:
+        """The features of new rows; nothing is computed."""
+        return read_dask(X, drop=drop)
+
+    def read_for_fit(
+        self, X: Any, y: Any, sample_weight: Any, classes: Any, class_weight: Any
+    ) -> tuple[DaskFeatures, ColumnTarget]:
+        """Features and target of the rows of a fit: one pass over labels and weights, which the workers count."""
+        return read_dask_for_fit(X, y, sample_weight, classes, class_weight)
+
+    def labels(self, X: Any, y: Any) -> Any:
+        """The column that y names, or a vector of Dask, computed; anything else as it is."""
+        return dask_column(X, y)
+
+    def examples(self, X: np.ndarray, y: np.ndarray, c: np.ndarray | None) -> list[Example]:
+        """An array in chunks, and a DataFrame with labels and weights as columns."""
+        import dask.array as da
+        import dask.dataframe as dd
+        import pandas as pd
+
+        rows = max(1, len(X) // 3)
+        table = pd.DataFrame(X, columns=[f"x{d}" for d in range(X.shape[1])]).assign(label=y)
+        table = table if c is None else table.assign(weight=c)
+        labels, weights = (None if a is None else da.from_array(a, chunks=rows) for a in (y, c))
+        return [
+            Example("Dask array", da.from_array(X, chunks=(rows, -1)), labels, weights),
+            Example("Dask DataFrame", dd.from_pandas(table, npartitions=3), "label", None if c is None else "weight"),
+        ]
+
+
+ENGINE = DaskEngine()
+
+
+def read_dask(X: Any, *, drop: Collection[str] = ()) -> DaskFeatures:
     """The features of a Dask array or DataFrame; nothing is computed."""
     if not is_dask_frame(X):
         return _read_array(X)
@@ -249,7 +304,7 @@ def read_dask_for_fit(
     each = zip(label_rows, features.labels, weights, range(len(features.rows)), strict=True)
     counts = dask.compute(*[_task(count_partition)(reader, *part) for part in each])
     target = read_target_column(_merged(counts, features.n_features), layout, classes, class_weight)
-    features._lengths = [count.n_rows for count in counts]
+    features.known_lengths = [count.n_rows for count in counts]
     return features, target
 
 
@@ -273,10 +328,11 @@ class DaskBlocks:
         Blocks hold (X - shift) * scale.
     n_threads : int
         For rows that are fetched; the workers have threads of their own.
+    finite : bool
+        Whether `map_rows` raises where a value is not finite.
     """
 
     sparse = False
-    handy_rows = 0
 
     def __init__(
         self,
@@ -287,18 +343,19 @@ class DaskBlocks:
         shift: np.ndarray | None = None,
         scale: np.ndarray | None = None,
         n_threads: int = 1,
+        finite: bool = False,
     ) -> None:
         self.features, self.target, self.n_classes, self.n_threads = features, target, n_classes, n_threads
         self.n_features = features.n_features
         self.n_passes = 0
-        self._work = Work(n_classes, shift, scale)
+        self._work = Work(n_classes, shift, scale, reader=features.reader if finite else None)
 
     @cached_property
     def n_rows(self) -> int:
         """N, counted when it is asked for if it is not known."""
         return sum(self.features.lengths)
 
-    def map_sum(self, kernel: Callable[..., Any], *params: Any, rows: Any = None, coarse: bool = False) -> Any:
+    def map_sum(self, kernel: Callable[..., Any], *params: Any, row_values: Any = None, coarse: bool = False) -> Any:
         """Sum of the kernel over the partitions, on their workers; sums are added in a fixed tree."""
         self.n_passes += 1
         work = replace(self._work, kernel=kernel, params=params, coarse=coarse)
@@ -308,14 +365,15 @@ class DaskBlocks:
         """The results of ``kernel(X_p, *params)``, (K, n_p) each, side by side at the client: (K, N)."""
         self.n_passes += 1
         work = replace(self._work, kernel=kernel, params=params)
-        values = np.concatenate(self._parts.map(map_partition, work), axis=1)
+        parts = self._parts
+        found = parts.map(map_partition, work, own=[(number,) for number in range(len(parts.keys))])
+        bad = next((each for each in found if isinstance(each, NotFinite)), None)
+        if bad is not None:
+            raise ValueError(bad.sentence())
+        values = np.concatenate(found, axis=1)
         if not values.shape[1]:
             _refuse_empty(self.n_features)
         return values
-
-    def row_buffers(self, size: int) -> None:
-        """Nothing is kept per row."""
-        return
 
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Any, Any, Any]]:
         """All rows once: partitions in random order, fetched one by one, and the rows of several of them mixed."""
@@ -329,7 +387,7 @@ class DaskBlocks:
                 yield from MemoryBlocks(*joined(pool), self.n_classes).batches(size, rng)
                 pool = []
 
-    def sample(self, n_rows: int, rng: np.random.Generator, *, alike: bool = False) -> DaskBlocks | MemoryBlocks:
+    def sample(self, n_rows: int, rng: np.random.Generator, *, as_in_memory: bool = False) -> DaskBlocks | MemoryBlocks:
         """Random rows, those that would be drawn in memory too, at the client: as many as asked for, or as fit."""
         if n_rows >= self.n_rows:
             return self
@@ -340,25 +398,14 @@ class DaskBlocks:
         c = np.ones(n_rows) if c is None or not c.any() else c
         return MemoryBlocks(X, Y, c * (total / c.sum()), self.n_classes, n_threads=self.n_threads)
 
-    def some(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
-        """Up to so many random rows of positive weight, those that would be drawn in memory too, as (X, Y, c)."""
-        layout = Layout(()) if self.target is None else self.target.layout
-        weighted = layout.weight is not None or layout.factors is not None
-        sizes = self._parts.map(count_rows, True) if weighted else self.features.lengths
-        N = sum(sizes)
-        drawn = np.sort(rng.choice(N, n_rows, replace=False, shuffle=False)) if N > n_rows else np.arange(N)
-        return self._picked(drawn, sizes, weighted=weighted)
-
-    def take(self, rows: np.ndarray) -> np.ndarray:
-        """X of the rows of these numbers, which are in order."""
-        return self._picked(rows, self.features.lengths)[0]
-
-    def at_hand(self) -> DaskBlocks:
-        """These: rows stay on the workers."""
-        return self
+    def take(self, rows: np.ndarray, *, weighted: bool = False) -> Part:
+        """The rows of these numbers, which are in order, as (X, Y, c), fetched from the workers."""
+        if not weighted or self.target is None or not self.target.layout.weighted:
+            return self._picked(rows, self.features.lengths)
+        return self._picked(rows, self._parts.map(count_rows, True) if rows.size else [], weighted=True)
 
     @property
-    def _parts(self) -> Parts:
+    def _parts(self) -> Partitions:
         return self.features.parts(self.target)
 
     def _filled(self) -> np.ndarray:
@@ -437,7 +484,7 @@ def _require_columns(X: Any, y: Any, sample_weight: Any) -> None:
 
 def _pieces(values: Any, argument: str, X: Any, features: DaskFeatures) -> list[Any]:
     """Labels or weights, cut as the partitions of X are."""
-    n_parts, lengths = len(features.rows), features._lengths
+    n_parts, lengths = len(features.rows), features.known_lengths
     if isinstance(values, str):
         return [values] * n_parts
     if not _is_dask_vector(values):
@@ -514,12 +561,12 @@ def _fit_in_memory(n_bytes: float) -> bool:
             from distributed.system import MEMORY_LIMIT
         except ImportError:
             return False
-        return n_bytes <= _KEPT_SHARE * MEMORY_LIMIT
+        return n_bytes <= _MEMORY_SHARE * MEMORY_LIMIT
     free = 0.0
     for worker in client.scheduler_info(n_workers=-1)["workers"].values():
         limit = worker["memory_limit"] or np.inf  # 0: none is set
         free += max(0.0, limit - worker.get("metrics", {}).get("memory", 0))
-    return n_bytes <= _KEPT_SHARE * free
+    return n_bytes <= _MEMORY_SHARE * free
 
 
 def _client() -> Any:

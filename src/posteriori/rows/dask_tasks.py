@@ -1,4 +1,4 @@
-"""What Dask's workers do with one partition: read it, count its labels, sum over its rows, pick some of them."""
+"""Tasks of Dask's workers, one partition each: read it, count its labels, sum over its rows, pick some of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posteriori.rows.features import raise_if_not_finite, read_features
+from posteriori.rows.features import NotFinite, first_not_finite
+from posteriori.rows.matrices import read_matrix
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.rows.pieces import LabelCounts, Layout, count_labels, numbers, read_piece, require_numbers
 from posteriori.threads import one_blas_thread
@@ -49,7 +50,7 @@ class Reader:
         if self.names is None:
             if rows.ndim != 2 or rows.shape[1] != self.n_features:
                 raise ValueError(f"it has shape {rows.shape}, and the first one {self.n_features} columns.")
-            return read_features(rows).matrix if len(rows) else np.empty((0, self.n_features))
+            return np.asarray(read_matrix(rows)[0]) if len(rows) else np.empty((0, self.n_features))
         import pyarrow as pa
 
         missing = [name for name in self.names if name not in rows.columns]
@@ -128,6 +129,8 @@ class Work:
     kernel: Callable[..., Any] | None = None
     params: tuple[Any, ...] = ()
     coarse: bool = False
+    reader: Reader | None = None
+    """Set if a value that is not finite is to be found."""
 
     def blocks(self, part: Part) -> MemoryBlocks:
         """A partition in blocks; one thread, as Dask runs partitions side by side."""
@@ -162,11 +165,13 @@ def add_sums(sums: list[Any]) -> Any:
     return total
 
 
-def map_partition(work: Work, part: Part) -> np.ndarray:
-    """A kernel's values for the rows of one partition, (K, n)."""
+def map_partition(work: Work, part: Part, number: int) -> np.ndarray | NotFinite:
+    """A kernel's values for the rows of one partition, (K, n), or the value that is not finite and must be."""
     assert work.kernel is not None
     if not len(part[0]):
         return np.empty((work.n_classes, 0))
+    if work.reader is not None and (found := find_not_finite(work.reader, part, False, number)) is not None:
+        return found
     with _quietly():
         return work.blocks(part).map_rows(work.kernel, *work.params)
 
@@ -187,10 +192,7 @@ def count_rows(weighted: bool, part: Part) -> int:
     return int(np.count_nonzero(c > 0)) if weighted and c is not None else len(X)
 
 
-def find_not_finite(reader: Reader, part: Part, missing_allowed: bool) -> str | None:
-    """What is to be said of the first value of one partition that is not finite, if there is one."""
-    try:
-        raise_if_not_finite(part[0], reader.names, missing_allowed=missing_allowed)
-    except ValueError as error:
-        return str(error)
-    return None
+def find_not_finite(reader: Reader, part: Part, missing_allowed: bool, number: int) -> NotFinite | None:
+    """The first value of one partition that is not finite, if there is one."""
+    found = first_not_finite(part[0], reader.names, missing_allowed=missing_allowed)
+    return None if found is None else found._replace(partition=number)

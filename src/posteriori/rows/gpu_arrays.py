@@ -1,6 +1,6 @@
-"""What is done with rows that lie on a card, in JAX: laid out, taken, drawn, multiplied.
+"""Rows on a GPU, in JAX: converted, taken by number, drawn at random, multiplied.
 
-On a card a product with a long sum and a small result, R (K, N) times X (N, D), would keep few processors busy: it is
+On a GPU a product with a long sum and a small result, R (K, N) times X (N, D), would keep few processors busy: it is
 taken in parts of about 2048 rows, all at once, and these are added. Products of a row with itself are never made for
 all rows, but for some at a time. A `JaxKernel` is the version in JAX of a kernel of `Blocks`, with the same arguments
 and the same result.
@@ -92,7 +92,7 @@ def jax_kernel(
 
 
 @partial(jax.jit, static_argnames=("size",))
-def laid_out(
+def converted(
     X: jax.Array, Y: jax.Array | None, c: jax.Array | None, shift: Any, scale: Any, size: int
 ) -> tuple[jax.Array | None, ...]:
     """(X - shift) * scale as float64, targets and weights, with rows of weight zero added up to `size` of them."""
@@ -109,13 +109,15 @@ def laid_out(
 
 
 @jax.jit
-def taken(X: jax.Array, Y: jax.Array | None, c: jax.Array | None, rows: jax.Array) -> tuple[jax.Array | None, ...]:
+def rows_by_number(
+    X: jax.Array, Y: jax.Array | None, c: jax.Array | None, rows: jax.Array
+) -> tuple[jax.Array | None, ...]:
     """Rows by their numbers."""
     return X[rows], None if Y is None else Y[rows], None if c is None else c[rows]
 
 
 @partial(jax.jit, static_argnames=("n", "n_all"))
-def drawn(
+def random_rows(
     X: jax.Array, Y: jax.Array | None, c: jax.Array | None, seed: int, n: int, n_all: int
 ) -> tuple[jax.Array | None, ...]:
     """One of each of n equal shares of the first `n_all` rows, with the weight of its share; their total is kept.
@@ -125,7 +127,7 @@ def drawn(
     edges = jnp.arange(n + 1) * n_all // n
     shares = jnp.diff(edges)
     offsets = (jax.random.uniform(jax.random.key(seed), (n,)) * shares).astype(int)
-    X, Y, mine = taken(X, Y, c, edges[:-1] + jnp.minimum(offsets, shares - 1))
+    X, Y, mine = rows_by_number(X, Y, c, edges[:-1] + jnp.minimum(offsets, shares - 1))
     if c is None:
         return X, Y, shares.astype(float)
     total, weights = c.sum(), mine * shares
@@ -134,7 +136,7 @@ def drawn(
 
 
 @partial(jax.jit, static_argnames=("missing_allowed",))
-def first_bad_row(X: jax.Array, missing_allowed: bool) -> jax.Array:
+def first_not_finite_row(X: jax.Array, missing_allowed: bool) -> jax.Array:
     """The first with a value that is not finite, or N."""
     bad = (jnp.isinf(X) if missing_allowed else ~jnp.isfinite(X)).any(axis=1)
     return jnp.where(bad.any(), bad.argmax(), len(X))

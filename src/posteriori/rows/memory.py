@@ -1,18 +1,23 @@
-"""Blocks over a matrix in memory, dense or sparse: threads over slices that fit the cache."""
+"""Rows in memory, dense or sparse: threads over slices that fit the cache."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from posteriori.rows.dlpack import to_host
+from posteriori.rows.features import Example, Features, NotFinite, first_not_finite
+from posteriori.rows.matrices import column, is_table, labels_and_weights, read_matrix
+from posteriori.rows.target import Target, read_target
 from posteriori.threads import run_tasks
 
-__all__ = ["InOrder", "MemoryBlocks", "rescaled"]
+__all__ = ["ENGINE", "InOrder", "MemoryBlocks", "MemoryFeatures", "read_features", "rescaled"]
 
 _BLOCK_BYTES = 4 << 20
 """Features and logits of one block: about what the second and third cache levels of one core hold."""
@@ -24,10 +29,103 @@ _SPLIT_ROWS = 512
 """Rows worth sharing between threads when much is done with each."""
 _HEAVY_ROWS = 128
 """Rows to predict that are worth sharing when a prediction is an integral."""
-_BUFFER_BYTES = 256 << 20
+_ROW_VALUE_BYTES = 256 << 20
 """Most memory for values kept per row between passes."""
 _COPY_BYTES = 1 << 29
 """Up to here rows are shifted and scaled once, in a copy; beyond, block by block in every pass."""
+
+
+@dataclass(frozen=True)
+class MemoryFeatures(Features):
+    """The features of N rows in memory.
+
+    Attributes
+    ----------
+    matrix : ndarray or csr_array, (N, D)
+        Of booleans, integers, float32 or float64, in any memory order.
+    names : list of str, or None
+        Column names of a table whose names are all strings.
+    """
+
+    matrix: np.ndarray | sp.csr_array
+    names: list[str] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.matrix.shape[1]
+
+    def first_not_finite(self, *, missing_allowed: bool = False) -> NotFinite | None:
+        """The first value that is NaN or infinite, if there is one."""
+        return first_not_finite(self.matrix, self.names, missing_allowed=missing_allowed)
+
+    def blocks(
+        self,
+        target: Target | None,
+        n_classes: int,
+        *,
+        shift: np.ndarray | None = None,
+        scale: np.ndarray | None = None,
+        n_threads: int = 1,
+        finite: bool = False,
+    ) -> MemoryBlocks:
+        """The rows as (X - shift) * scale, with their targets if there are any."""
+        if finite:
+            self.require_finite()
+        Y = None if target is None else target.codes if target.codes is not None else target.probs
+        c = None if target is None else target.weights
+        return MemoryBlocks(self.matrix, Y, c, n_classes, shift=shift, scale=scale, n_threads=n_threads)
+
+
+def read_features(X: Any, *, drop: Collection[str] = ()) -> MemoryFeatures:
+    """The features of a table, an array or a sparse matrix; see `read_matrix`."""
+    return MemoryFeatures(*read_matrix(X, drop=drop))
+
+
+class MemoryEngine:
+    """Tables, arrays and sparse matrices in memory; whatever no other engine claims."""
+
+    name = "memory"
+    holds_all_rows = True
+
+    def claims(self, X: Any, device: str | None) -> bool:
+        """Whatever is left."""
+        return True
+
+    def read(self, X: Any, drop: Collection[str]) -> MemoryFeatures:
+        """The features of new rows."""
+        return read_features(to_host(X), drop=drop)
+
+    def read_for_fit(
+        self, X: Any, y: Any, sample_weight: Any, classes: Any, class_weight: Any
+    ) -> tuple[MemoryFeatures, Target]:
+        """Features and target of the rows of a fit."""
+        labels, weights = labels_and_weights(X, y, sample_weight)
+        features = self.read(X, [name for name in (y, sample_weight) if isinstance(name, str)])
+        N = features.matrix.shape[0]
+        return features, read_target(
+            to_host(labels), n_rows=N, classes=classes, sample_weight=weights, class_weight=class_weight
+        )
+
+    def labels(self, X: Any, y: Any) -> Any:
+        """The column that y names, if X is a table; otherwise y as it is."""
+        return column(X, y, argument="y") if isinstance(y, str) and is_table(X) else to_host(y)
+
+    def examples(self, X: np.ndarray, y: np.ndarray, c: np.ndarray | None) -> list[Example]:
+        """An array, a sparse matrix, and a table that has labels and weights as columns."""
+        import pandas as pd
+
+        table = pd.DataFrame(X, columns=[f"x{d}" for d in range(X.shape[1])]).assign(label=y)
+        return [
+            Example("dense array", X, y, c),
+            Example("sparse matrix", sp.csr_array(X), y, c),
+            Example("pandas DataFrame", table, "label", None)
+            if c is None
+            else Example("pandas DataFrame", table.assign(weight=c), "label", "weight"),
+        ]
+
+
+ENGINE = MemoryEngine()
 
 
 class MemoryBlocks:
@@ -45,8 +143,6 @@ class MemoryBlocks:
         Blocks hold (X - shift) * scale. With a shift, blocks of a sparse X are dense: zeros become -shift * scale.
     n_threads : int
     """
-
-    handy_rows = 0
 
     def __init__(
         self,
@@ -90,18 +186,18 @@ class MemoryBlocks:
         self,
         kernel: Callable[..., Any],
         *params: Any,
-        rows: list[np.ndarray] | None = None,
+        row_values: list[np.ndarray] | None = None,
         coarse: bool = False,
     ) -> Any:
         """Sum of the kernel over the blocks, added in the order of the blocks; `coarse`: for heavy kernels."""
         self.n_passes += 1
         slices = self.slices
         if coarse:
-            slices, rows = _coarse(slices, rows)
+            slices, row_values = _coarse(slices, row_values)
         total = InOrder()
 
         def task(i: int) -> None:
-            total.put(i, kernel(*self._block(slices[i]), *params, *(() if rows is None else (rows[i],))))
+            total.put(i, kernel(*self._block(slices[i]), *params, *(() if row_values is None else (row_values[i],))))
 
         run_tasks(task, len(slices), self.n_threads)
         return total.value
@@ -120,9 +216,9 @@ class MemoryBlocks:
         run_tasks(task, len(slices), self.n_threads)
         return out
 
-    def row_buffers(self, size: int) -> list[np.ndarray] | None:
+    def row_values(self, size: int) -> list[np.ndarray] | None:
         """One (size, n_b) array per block, or None if all of them would take more than 256 MB."""
-        if self.n_rows * size * 8 > _BUFFER_BYTES:
+        if self.n_rows * size * 8 > _ROW_VALUE_BYTES:
             return None
         return [np.empty((size, s.stop - s.start)) for s in self.slices]
 
@@ -133,7 +229,7 @@ class MemoryBlocks:
         for start in range(0, self.n_rows, size):
             yield self._block(order[start : start + size])
 
-    def sample(self, n_rows: int, rng: np.random.Generator, *, alike: bool = False) -> MemoryBlocks:
+    def sample(self, n_rows: int, rng: np.random.Generator, *, as_in_memory: bool = False) -> MemoryBlocks:
         """`n_rows` random rows; their weights are scaled so that sums estimate those over all rows."""
         if n_rows >= self.n_rows:
             return self
@@ -142,18 +238,11 @@ class MemoryBlocks:
         c = np.full(n_rows, self.n_rows / n_rows) if c is None else rescaled(c, self.c.sum())  # type: ignore[union-attr]
         return MemoryBlocks(X, Y, c, self.n_classes, n_threads=self.n_threads)
 
-    def some(self, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
-        """Up to so many random rows of positive weight, as (X, Y, c)."""
-        rows = np.arange(self.n_rows) if self.c is None else np.flatnonzero(self.c > 0)
-        if rows.size > n_rows:
-            rows = np.sort(rng.choice(rows, n_rows, replace=False, shuffle=False))
-        return self._block(rows)
+    def take(self, rows: np.ndarray, *, weighted: bool = False) -> tuple[Any, Any, Any]:
+        """The rows of these numbers, as (X, Y, c); with `weighted` only rows of positive weight are numbered."""
+        return self._block(np.flatnonzero(self.c > 0)[rows] if weighted and self.c is not None else rows)
 
-    def take(self, rows: np.ndarray) -> Any:
-        """X of the rows of these numbers."""
-        return self.features(rows)
-
-    def at_hand(self) -> MemoryBlocks:
+    def prepared(self) -> MemoryBlocks:
         """Shifted and scaled in a copy, unless that would be large."""
         large = self.n_rows * self.n_features * 8 > _COPY_BYTES
         if self.sparse or large or (self.shift is None and self.scale is None):
@@ -186,18 +275,18 @@ class InOrder:
                 self._next += 1
 
 
-def _coarse(slices: list[slice], rows: list[np.ndarray] | None) -> tuple[list[slice], list[np.ndarray] | None]:
+def _coarse(slices: list[slice], values: list[np.ndarray] | None) -> tuple[list[slice], list[np.ndarray] | None]:
     """Slices for kernels that do much with each row and have large results, with their row values.
 
     Neighbours are joined until each has about 8192 rows, or four are left; one alone is cut into four.
     """
     if len(slices) == 1 and (N := slices[0].stop) >= _SPLIT_ROWS:
         cut = _even(N, 4)
-        return cut, rows if rows is None else [rows[0][:, s] for s in cut]
+        return cut, values if values is None else [values[0][:, s] for s in cut]
     size = max(1, min(_COARSE_ROWS // max(1, slices[0].stop - slices[0].start), len(slices) // 4))
     groups = [slice(i, i + size) for i in range(0, len(slices), size)]
     joined = [slice(slices[g][0].start, slices[g][-1].stop) for g in groups]
-    return joined, rows if rows is None or size == 1 else [np.concatenate(rows[g], axis=1) for g in groups]
+    return joined, values if values is None or size == 1 else [np.concatenate(values[g], axis=1) for g in groups]
 
 
 def _rows_of(X: sp.csr_array, rows: slice) -> sp.csr_array:

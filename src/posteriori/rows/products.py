@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from posteriori.maths import quadratic
 from posteriori.rows.blocks import kernel
@@ -16,6 +17,7 @@ from posteriori.rows.blocks import kernel
 __all__ = [
     "add_intercept",
     "as_dense",
+    "column_spreads",
     "contract",
     "gram",
     "is_sparse",
@@ -41,6 +43,16 @@ def as_dense(X: Any) -> np.ndarray:
 def squared(X: Any) -> Any:
     """x_nd^2, dense or sparse as X is."""
     return X.power(2) if sp.issparse(X) else X * X
+
+
+def column_spreads(X: Any) -> np.ndarray:
+    """Standard deviation of each column, (D,); in a dense matrix of the values that are finite."""
+    if sp.issparse(X):
+        return np.sqrt(mean_variance_axis(sp.csr_matrix(X), axis=0)[1])
+    known = np.isfinite(X)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, X, 0.0).sum(axis=0) / count
+    return np.sqrt((np.where(known, X - mean, 0.0) ** 2).sum(axis=0) / count)
 
 
 def add_intercept(X: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
-from posteriori.rows.features import as_array, is_table, open_table, table_matrix
+from posteriori.rows.matrices import as_array, is_table, open_table, table_matrix
 
 __all__ = ["Target", "class_factors", "class_set", "classes_of", "read_target"]
 
@@ -51,6 +51,15 @@ class Target:
             assert self.probs is not None
             return self.probs[rows]
         return np.eye(len(self.classes))[self.codes[rows]]
+
+    @property
+    def n_weighted(self) -> int:
+        """Rows of positive weight."""
+        if self.weights is not None:
+            return int(np.count_nonzero(self.weights))
+        values = self.codes if self.codes is not None else self.probs
+        assert values is not None
+        return len(values)
 
     @property
     def n_counted(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.rows.blocks import Blocks
+from posteriori.rows.blocks import Blocks, random_rows
 from posteriori.rows.target import Target
 from posteriori.softmax.importance import importance
 from posteriori.softmax.laplace import Laplace
@@ -77,7 +77,7 @@ def _of_variational(found: Variational, reason: str, scores: dict[str, float]) -
 
 def _by_referee(blocks: Blocks, objective: SoftmaxObjective, at_mode: Laplace, target: Target) -> Approximated:
     """Laplace where it predicts left-out rows as the plug-in does; else the better of it and a variational one."""
-    X, Y, share = _referee_rows(blocks, len(target.classes))
+    X, Y, share = _referee_rows(blocks, target)
 
     def loss(log_p: np.ndarray) -> float:
         return float(-(share @ log_p) / share.sum())
@@ -103,8 +103,9 @@ def _by_referee(blocks: Blocks, objective: SoftmaxObjective, at_mode: Laplace, t
     return chosen("it predicts left-out rows best")
 
 
-def _referee_rows(blocks: Blocks, K: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _referee_rows(blocks: Blocks, target: Target) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Some rows of the fit in standard coordinates, their targets (n, K) and weights."""
+    K = len(target.classes)
     most = int(np.clip(_REFEREE_FLOPS / K**3, 200, _REFEREE_ROWS))
-    X, Y, c = blocks.some(most, np.random.default_rng(0))
+    X, Y, c = random_rows(blocks, target, most, np.random.default_rng(0))
     return X, np.eye(K)[Y] if Y.ndim == 1 else Y, np.ones(len(Y)) if c is None else c

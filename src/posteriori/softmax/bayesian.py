@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -15,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from posteriori.decision.uncertainty import Uncertainty
 from posteriori.parameters import require_count, require_level, seed_from
 from posteriori.rows.blocks import Blocks
-from posteriori.rows.features import AnyFeatures
+from posteriori.rows.engines import read_for_fit, read_for_prediction, read_labels, require_in_memory
+from posteriori.rows.features import Features
 from posteriori.rows.memory import MemoryBlocks
-from posteriori.rows.pieces import ColumnTarget
-from posteriori.rows.reading import read_for_fit, read_for_prediction, read_labels, remember_features
+from posteriori.rows.products import as_dense
+from posteriori.rows.schema import remember_features
 from posteriori.rows.target import Target
 from posteriori.softmax import description as describing
 from posteriori.softmax import predictive as predicting
@@ -158,6 +158,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         self
         """
         settings = bayesian_settings(self)
+        if self.label_noise is not None and self.label_noise != 0:
+            require_in_memory(X, "label_noise, which gives each row a weight of its own,")
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight, device=self.device)
         if target.weights is not None and not target.weights.any():
             raise ValueError("All sample weights are zero: there is nothing to learn from.")
@@ -176,7 +178,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def _fit_with_noise(
         self,
-        features: AnyFeatures,
+        features: Features,
         target: Target,
         likelihood: StandardLikelihood,
         settings: BayesianSettings,
@@ -185,8 +187,6 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         """Fit; with label noise, again and again with each row weighed by the chance that its label is its own."""
         if self.label_noise is None or self.label_noise == 0:
             return likelihood, bayesian_fit(likelihood, target, settings), 0.0
-        if isinstance(target, ColumnTarget):
-            raise ValueError("label_noise needs the rows in memory, where each gets a weight of its own.")
         if target.codes is None:
             raise ValueError("label_noise needs labels: soft targets say themselves how sure they are.")
         rate = 0.05 if self.label_noise == "estimate" else float(self.label_noise)
@@ -210,7 +210,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def _store(
         self,
-        features: AnyFeatures,
+        features: Features,
         named: list[str],
         target: Target,
         likelihood: StandardLikelihood,
@@ -417,8 +417,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
             values = blocks.map_rows(kernel, *params, heavy=True)
             lost = np.flatnonzero(np.isnan(values).any(axis=0)) if nearer else np.array([], dtype=int)
             if lost.size:
-                rows = blocks.take(lost)
-                rows = np.clip(rows.toarray() if sp.issparse(rows) else rows, -_LARGEST, _LARGEST)
+                rows = np.clip(as_dense(blocks.take(lost)[0]), -_LARGEST, _LARGEST)
                 rows *= _FAR / np.abs(rows).max(axis=1, keepdims=True)
                 values[:, lost] = MemoryBlocks(rows, None, None, n_out).map_rows(kernel, *params)
             return values
@@ -426,9 +425,9 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
     def _blocks(self, X: Any, n_out: int) -> Blocks:
         """New rows in the fit's coordinates, for kernels with n_out values a row."""
         features = read_for_prediction(self, X, self.device)
-        features.require_finite()
         shift, scale = self._coordinates.shift, self._coordinates.scale
-        return features.blocks(None, n_out, shift=shift, scale=scale, n_threads=usable_threads(self.n_jobs))
+        threads = usable_threads(self.n_jobs)
+        return features.blocks(None, n_out, shift=shift, scale=scale, n_threads=threads, finite=True)
 
 
 def check_fitted(model: BayesianSoftmaxRegression) -> BayesianSoftmaxRegression:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from posteriori.rows.gpu_arrays import contract, drawn, logits, rounded, weighed, weighted_grams
+from posteriori.rows.gpu_arrays import contract, logits, random_rows, rounded, weighed, weighted_grams
 from posteriori.softmax.jax_kernels import (
     cholesky_psd,
     class_mixing,
@@ -128,7 +128,7 @@ def descend(
     """
     if moments.size > _MOST_PARAMETERS or 4 * 8 * blocks.n_rows * len(moments) > _MOST_BYTES:
         return None
-    found = blocks.run_on_card(descent, moments, squares, prior, tol, rounded(n_sample), blocks.n_rows)
+    found = blocks.run_on_gpu(descent, moments, squares, prior, tol, rounded(n_sample), blocks.n_rows)
     blocks.n_passes += found.n_passes
     buffers[0].P = found.probabilities
     return found
@@ -178,7 +178,7 @@ def _descent(
 ) -> tuple[jax.Array, jax.Array]:
     """All that the host needs in one array, for one way there; and P."""
     (K, width), D = moments.shape, X.shape[1]
-    Xs, Ys, cs = drawn(X, Y, c, _SEED, n_sample, n_all)
+    Xs, Ys, cs = random_rows(X, Y, c, _SEED, n_sample, n_all)
     sample_moments, seen = observed_moments(Xs, Ys, cs, K)
     sample = Rows(Xs, cs, sample_moments[:, :width], prior)
     unseen = jnp.where(seen < 0.5 * squares, squares - seen, 0.0)  # of columns that are zero in most rows

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from posteriori.rows.blocks import Blocks, kernel
+from posteriori.rows.blocks import Blocks, kernel, prepared
 from posteriori.rows.extremes import extremes
-from posteriori.rows.features import AnyFeatures
+from posteriori.rows.features import Features
+from posteriori.rows.products import as_dense
 from posteriori.rows.target import Target
 from posteriori.softmax.coordinates import Coordinates
 from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
@@ -35,7 +35,7 @@ class StandardLikelihood:
 
 
 def standard_likelihood(
-    features: AnyFeatures, target: Target, has_intercept: bool, scaled: bool, n_threads: int
+    features: Features, target: Target, has_intercept: bool, scaled: bool, n_threads: int
 ) -> StandardLikelihood:
     """Take moments, choose coordinates and go over to them.
 
@@ -66,7 +66,7 @@ def standard_likelihood(
     coordinates = Coordinates.standard(safe, observed, spread, centred)
     if not has_intercept:
         coordinates = Coordinates(scale=coordinates.scale)
-    blocks = blocks_in(coordinates).at_hand()
+    blocks = prepared(blocks_in(coordinates))
     return StandardLikelihood(blocks, ObservedMoments.of(blocks, K), coordinates)
 
 
@@ -84,6 +84,6 @@ def _ranges_of_two_values(blocks: Blocks, spread: np.ndarray) -> np.ndarray:
 @kernel(reads_labels=False, jax_version="posteriori.softmax.jax_kernels:between")
 def between(X: Any, Y: Any, c: np.ndarray | None, columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """How many values of some columns are neither the least nor the greatest."""
-    values = X[:, columns].toarray() if sp.issparse(X) else X[:, columns]
+    values = as_dense(X[:, columns])
     found = (values != low) & (values != high)
     return found.sum(axis=0) if c is None else (c > 0) @ found

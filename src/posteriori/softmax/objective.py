@@ -15,7 +15,7 @@ import numpy as np
 
 from posteriori.maths.integrals import Nodes
 from posteriori.maths.linalg import cholesky, null_space
-from posteriori.rows.blocks import Blocks, OnCard
+from posteriori.rows.blocks import Blocks, OnGpu, least_sample, row_values
 from posteriori.softmax import kernels
 from posteriori.softmax.averages import averaged_moments
 from posteriori.softmax.pairs import hessian_from_pairs, log_det_slope, pair_grams
@@ -112,7 +112,7 @@ class SoftmaxObjective:
         self.shape: tuple[int, int] = (self.precision.shape[0], self.precision.shape[1])
         self.moments = observed.moments[:, : self.shape[1]]
         self.has_intercept = self.shape[1] > blocks.n_features
-        self._probs = blocks.row_buffers(self.shape[0])
+        self._probs = row_values(blocks, self.shape[0])
         self._delicate = False  # from where the loss is a small difference of large sums, row by row
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
         self._samples: dict[tuple[int, bool], SoftmaxObjective] = {}
@@ -139,12 +139,12 @@ class SoftmaxObjective:
         if self._last is not None and self._last[0] is theta:
             return self._last[1:]
         if not self._delicate:
-            log_partition, gradient = self.blocks.map_sum(kernels.expected_moments, theta, rows=self._probs)
+            log_partition, gradient = self.blocks.map_sum(kernels.expected_moments, theta, row_values=self._probs)
             loss = log_partition - np.vdot(theta, self.moments)
             gradient -= self.moments
             self._delicate = bool(loss < _CANCELLED * abs(log_partition))
         if self._delicate:
-            loss, gradient = self.blocks.map_sum(kernels.residual_moments, theta, rows=self._probs)
+            loss, gradient = self.blocks.map_sum(kernels.residual_moments, theta, row_values=self._probs)
         centred = theta if self.mean is None else theta - self.mean
         pull = self.prior.times(centred)
         value = loss + 0.5 * np.vdot(pull, centred)
@@ -156,7 +156,7 @@ class SoftmaxObjective:
     def descended(self, tol: float) -> Descent | None:
         """The way from zero to the optimum in one call, where the rows offer it; None too if it led nowhere."""
         prior = self.prior
-        if not isinstance(self.blocks, OnCard) or self._probs is None:
+        if not isinstance(self.blocks, OnGpu) or self._probs is None:
             return None
         if not (isinstance(prior, DiagonalPrecision) and prior.exchangeable):  # its preconditioner is for classes alike
             return None
@@ -182,31 +182,31 @@ class SoftmaxObjective:
 
     def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
         """H V at theta, without H."""
-        product = self.blocks.map_sum(kernels.hessian_product, theta, V - V.mean(axis=0), rows=self._rows(theta))
+        product = self.blocks.map_sum(kernels.hessian_product, theta, V - V.mean(axis=0), row_values=self._rows(theta))
         product -= product.mean(axis=0)
         return product + self.prior.times(V)
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
         """H at theta, (K D', K D')."""
-        H = self.blocks.map_sum(kernels.hessian, theta, rows=self._rows(theta), coarse=True)
+        H = self.blocks.map_sum(kernels.hessian, theta, row_values=self._rows(theta), coarse=True)
         return H + self.prior.matrix(np.eye(self.shape[0]))
 
     def likelihood_hessian(self, theta: np.ndarray, basis: np.ndarray) -> np.ndarray:
         """H at theta without the prior, in coordinates theta = Q B for a basis Q (K, J): (J D', J D')."""
-        grams = self.blocks.map_sum(pair_grams, theta, rows=self._rows(theta), coarse=True)
+        grams = self.blocks.map_sum(pair_grams, theta, row_values=self._rows(theta), coarse=True)
         return hessian_from_pairs(grams, basis, self.shape[1])
 
     def cholesky(self, H: np.ndarray) -> np.ndarray:
         """Lower factor of a positive definite matrix of the size of H, made where the rows are worked on."""
-        return self.blocks.factor_on_card(H) if isinstance(self.blocks, OnCard) else cholesky(H)
+        return self.blocks.factor_on_gpu(H) if isinstance(self.blocks, OnGpu) else cholesky(H)
 
     def log_det_slope(self, theta: np.ndarray, forms: np.ndarray) -> np.ndarray:
         """d/dtheta of tr(S H) with S held fixed, (K, D'), S given by the pairs' covariances (pairs, D', D').
 
         Of many rows a sample will do: the slope matters less the more rows there are.
         """
-        sample = self.sample(max(_SLOPE_ROWS, 40 * self.moments.size), alike=True)
-        return sample.blocks.map_sum(log_det_slope, theta, forms, rows=sample._rows(theta), coarse=True)
+        sample = self.sample(max(_SLOPE_ROWS, 40 * self.moments.size), as_in_memory=True)
+        return sample.blocks.map_sum(log_det_slope, theta, forms, row_values=sample._rows(theta), coarse=True)
 
     def averaged(
         self, theta: np.ndarray, forms: np.ndarray, basis: np.ndarray, nodes: Nodes
@@ -244,7 +244,9 @@ class SoftmaxObjective:
         lead = self._heaviest if light or D > _MOST_FEATURES else np.arange(D)
         columns = None if lead.size == D else lead[: lead.size - self.has_intercept]
         sample = self.sample(max(4096, 100 * D if columns is None else 0))
-        A, G = sample.blocks.map_sum(kernels.kronecker_factors, theta, columns, rows=sample._rows(theta), coarse=True)
+        A, G = sample.blocks.map_sum(
+            kernels.kronecker_factors, theta, columns, row_values=sample._rows(theta), coarse=True
+        )
         if columns is None and sample is self:
             return A, G, lead, G.diagonal()
         diagonal = self.diagonal(theta).sum(axis=0)
@@ -262,8 +264,8 @@ class SoftmaxObjective:
         """The diagonal blocks of H without the prior, (K, D', D'), from the rows that matter for each class."""
         sample = self.sample(max(4096, 40 * self.moments.size, self.n_rows // 16))
         rows = sample._rows(theta)
-        mean_weight = sample.blocks.map_sum(kernels.class_spread, theta, rows=rows) / sample.n_rows
-        blocks = sample.blocks.map_sum(kernels.class_scatter, theta, 0.1 * mean_weight, rows=rows, coarse=True)
+        mean_weight = sample.blocks.map_sum(kernels.class_spread, theta, row_values=rows) / sample.n_rows
+        blocks = sample.blocks.map_sum(kernels.class_scatter, theta, 0.1 * mean_weight, row_values=rows, coarse=True)
         _raise_diagonal(blocks, self.diagonal(theta))
         return blocks + self._couplings
 
@@ -282,11 +284,11 @@ class SoftmaxObjective:
 
     def diagonal(self, theta: np.ndarray) -> np.ndarray:
         """The diagonal of H without the prior, (K, D')."""
-        return self.blocks.map_sum(kernels.hessian_diagonal, theta, rows=self._rows(theta))
+        return self.blocks.map_sum(kernels.hessian_diagonal, theta, row_values=self._rows(theta))
 
     def centred_diagonal(self, theta: np.ndarray, centre: np.ndarray) -> np.ndarray:
         """The same for features x - c and the logit at c, for a centre [c, 1]."""
-        first = self.blocks.map_sum(kernels.hessian_cross, theta, rows=self._rows(theta))
+        first = self.blocks.map_sum(kernels.hessian_cross, theta, row_values=self._rows(theta))
         out = self.diagonal(theta).copy()
         out[:, :-1] += centre[:-1] * (centre[:-1] * out[:, -1:] - 2.0 * first)
         return np.maximum(out, 0.0)
@@ -295,7 +297,7 @@ class SoftmaxObjective:
     def start_rows(self) -> int:
         """The smallest sample whose optimum is a good start for all rows; at least N if none is."""
         K, D = self.shape
-        enough = max(2048, 10 * K * D, self.blocks.handy_rows)
+        enough = max(2048, 10 * K * D, least_sample(self.blocks))
         return enough if 4 * enough <= self.n_rows else self.n_rows
 
     def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
@@ -354,7 +356,7 @@ class SoftmaxObjective:
             if slope <= small:
                 break
             if A is None:
-                A = self.blocks.map_sum(kernels.class_mixing, theta, rows=self._rows(theta))
+                A = self.blocks.map_sum(kernels.class_mixing, theta, row_values=self._rows(theta))
             moved = theta.copy()
             moved[:, -1] -= np.linalg.lstsq(A, self.value_gradient(theta)[1][:, -1])[0]
             moved_slope = np.abs(self.value_gradient(moved)[1][:, -1]).max()
@@ -408,19 +410,19 @@ class SoftmaxObjective:
             return None
         return 0.5 * self.prior.inverse_norm(np.where(self.precision > 0, gradient, 0.0))
 
-    def sample(self, n_rows: int, *, alike: bool = False) -> SoftmaxObjective:
+    def sample(self, n_rows: int, *, as_in_memory: bool = False) -> SoftmaxObjective:
         """The same objective on a random sample of the rows, scaled to stand for all of them.
 
-        With `alike`, it is of the same rows wherever they lie.
+        With `as_in_memory`, it has the same rows wherever they are.
         """
-        n_rows = n_rows if alike else max(n_rows, self.blocks.handy_rows)
+        n_rows = n_rows if as_in_memory else max(n_rows, least_sample(self.blocks))
         if n_rows >= self.n_rows:
             return self
-        if (n_rows, alike) not in self._samples:
-            blocks = self.blocks.sample(n_rows, np.random.default_rng(_SEED), alike=alike)
+        if (n_rows, as_in_memory) not in self._samples:
+            blocks = self.blocks.sample(n_rows, np.random.default_rng(_SEED), as_in_memory=as_in_memory)
             observed = ObservedMoments.of(blocks, self.shape[0])
-            self._samples[n_rows, alike] = SoftmaxObjective(blocks, observed, self.prior, self.mean)
-        return self._samples[n_rows, alike]
+            self._samples[n_rows, as_in_memory] = SoftmaxObjective(blocks, observed, self.prior, self.mean)
+        return self._samples[n_rows, as_in_memory]
 
     def _rows(self, theta: np.ndarray) -> list[np.ndarray] | None:
         """The probabilities at theta if the last pass was made there; otherwise kernels compute them again."""

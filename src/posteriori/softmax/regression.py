@@ -13,16 +13,10 @@ from sklearn.utils import Tags
 from posteriori.exceptions import ConvergenceWarning, SeparationWarning
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.parameters import is_number
-from posteriori.rows.features import AnyFeatures
+from posteriori.rows.engines import read_for_fit, read_for_prediction, read_in_memory_for_fit, read_labels
+from posteriori.rows.features import Features
 from posteriori.rows.products import logits
-from posteriori.rows.reading import (
-    check_features,
-    in_memory,
-    read_for_fit,
-    read_for_prediction,
-    read_labels,
-    remember_features,
-)
+from posteriori.rows.schema import check_features, remember_features
 from posteriori.rows.target import Target
 from posteriori.softmax.kernels import probabilities
 from posteriori.softmax.progress import progress
@@ -155,7 +149,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         """
         solver = validated_solver(self)
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight, device=self.device)
-        precision = self._precision(len(target.classes), features.shape[1])
+        precision = self._precision(len(target.classes), features.n_features)
         start = self._start(features, target)
         with one_blas_thread():
             objective, coordinates = softmax_problem(features, target, precision, usable_threads(self.n_jobs))
@@ -183,7 +177,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
 
         N, which weighs the prior against the rows, is the number of rows seen so far. A call that begins a pass with
         the same rows as the very first call is taken for a repetition: N then stays as it is, so that repeated passes
-        approach the optimum that `fit` finds. AnyFeatures need no scaling: steps follow their running moments. After a
+        approach the optimum that `fit` finds. Features need no scaling: steps follow their running moments. After a
         `fit` it starts anew.
 
         Parameters
@@ -205,18 +199,19 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
                 "same ones, or None."
             )
         declared = self.classes_ if state is not None else classes if classes is not None else self.classes
-        features, target, named = read_for_fit(X, y, sample_weight, declared, self.class_weight)
-        rows = in_memory(features, "partial_fit, which goes over rows once,")
+        features, target, named = read_in_memory_for_fit(
+            X, y, sample_weight, declared, self.class_weight, who="partial_fit, which goes over rows once,"
+        )
         features.require_finite()
         if state is None:
-            precision = self._precision(len(target.classes), features.shape[1])
+            precision = self._precision(len(target.classes), features.n_features)
             state = self._sequential = Sequential(np.zeros(precision.shape), precision)
             remember_features(self, features, named)
             self.classes_ = target.classes
             self.__dict__.pop("solution_", None)
         else:
             check_features(self, features)
-        state.visit(rows.matrix, target)
+        state.visit(features.matrix, target)
         self._set_coefficients(state.theta)
         self.n_iter_ = state.n_visited
         return self
@@ -252,14 +247,14 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         """w_k . x + b_k, (K, n)."""
         return self._logits_of(read_for_prediction(self, X, self.device))
 
-    def _logits_of(self, features: AnyFeatures) -> np.ndarray:
+    def _logits_of(self, features: Features) -> np.ndarray:
         F = self._map_rows(features, logits)
         if not np.isfinite(F).all():
             features.require_finite()
             np.nan_to_num(F, copy=False)  # finite features, but logits beyond the range of numbers
         return F
 
-    def _map_rows(self, features: AnyFeatures, kernel: Callable[..., np.ndarray]) -> np.ndarray:
+    def _map_rows(self, features: Features, kernel: Callable[..., np.ndarray]) -> np.ndarray:
         theta = np.column_stack([self.coef_, self.intercept_])
         blocks = features.blocks(None, len(self.classes_), n_threads=usable_threads(self.n_jobs))
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
@@ -297,11 +292,11 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             raise ValueError(f"penalize_intercept={given!r} must be a bool or a precision that is not negative.")
         return float(given)
 
-    def _start(self, features: AnyFeatures, target: Target) -> np.ndarray | None:
+    def _start(self, features: Features, target: Target) -> np.ndarray | None:
         """The last fit's parameters (K, D'), if they are wanted and fit."""
         if not self.warm_start or not hasattr(self, "coef_"):
             return None
-        same_shape = self.coef_.shape == (len(target.classes), features.shape[1])
+        same_shape = self.coef_.shape == (len(target.classes), features.n_features)
         if not same_shape or not np.array_equal(self.classes_, target.classes):
             return None
         return np.column_stack([self.coef_, self.intercept_]) if self.fit_intercept else self.coef_
@@ -311,7 +306,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         self.coef_ = theta[:, :D].copy()
         self.intercept_ = theta[:, D].copy() if theta.shape[1] > D else np.zeros(K)
 
-    def _warn(self, features: AnyFeatures) -> None:
+    def _warn(self, features: Features) -> None:
         solution = self.solution_
         if solution.status is Status.CONVERGED:
             return

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from posteriori.rows.features import AnyFeatures
+from posteriori.rows.blocks import prepared
+from posteriori.rows.features import Features
 from posteriori.rows.target import Target
 from posteriori.softmax.coordinates import Coordinates
 from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
@@ -23,7 +24,7 @@ __all__ = ["softmax_problem", "solve"]
 
 
 def softmax_problem(
-    features: AnyFeatures, target: Target, precision: np.ndarray, n_threads: int
+    features: Features, target: Target, precision: np.ndarray, n_threads: int
 ) -> tuple[SoftmaxObjective, Coordinates]:
     """The objective, and the coordinates in which it is safe to compute.
 
@@ -35,12 +36,12 @@ def softmax_problem(
         observed = ObservedMoments.of(blocks, K)
     if not observed.finite:
         features.require_finite()
-    has_intercept = precision.shape[1] > features.shape[1]
+    has_intercept = precision.shape[1] > features.n_features
     coordinates = Coordinates.safe_for(blocks, observed, has_intercept and not precision[:, -1].any())
     shift, scale = coordinates.shift, coordinates.scale
     if shift is not None or scale is not None:
         blocks = features.blocks(target, K, shift=shift, scale=scale, n_threads=n_threads)
-    held = blocks.at_hand()
+    held = prepared(blocks)
     if held is not blocks or shift is not None or scale is not None:
         blocks, observed = held, ObservedMoments.of(held, K)
     return SoftmaxObjective(blocks, observed, coordinates.precision(precision)), coordinates

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from posteriori.rows.arrow import DatasetStream
 from posteriori.rows.dask import is_dask_frame
-from posteriori.rows.features import is_table, open_table, read_features
+from posteriori.rows.matrices import is_table, open_table, read_matrix, require_shape
 from posteriori.rows.pieces import require_unique
 
 __all__ = ["Source", "open_source"]
@@ -64,7 +64,7 @@ def open_source(X: Any) -> Source:
         return Source(names, "dask", True, lambda: iter(()))  # its partitions are read on the workers
     if is_table(X):
         table = open_table(X)
-        read_features(np.broadcast_to(0.0, table.shape))  # a table without rows or columns raises
+        require_shape(table.shape, given=X)
         names = [str(name) for name in table.columns]
         require_unique(names)
         named = all(isinstance(name, str) for name in table.columns)
@@ -104,11 +104,11 @@ def _read_matrix(X: Any) -> np.ndarray:
         except ValueError as error:
             raise ValueError(f"X must be a table or a matrix with rows of equal length: {error}") from error
     if array.dtype.kind in "biufc":
-        return np.asarray(read_features(X).matrix)
+        return np.asarray(read_matrix(X)[0])
     if array.ndim == 0:
         raise ValueError(
             f"X is of type {type(X).__name__}, which has no rows: pass a table (pandas, polars or Arrow; a lazy one "
             "collected), an array, a list of rows, or a pyarrow Dataset or RecordBatchReader."
         )
-    read_features(np.broadcast_to(0.0, array.shape))  # the shape is checked like that of any matrix
+    require_shape(array.shape, given=X)
     return array

@@ -1,0 +1,113 @@
+"""Rows of any kind, read by the first engine that claims them: all that estimators need to know about containers.
+
+An engine is one module with an object of the protocol `Engine`, and one entry of `ENGINES`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from posteriori.rows import arrow, dask, gpu, memory
+from posteriori.rows.features import Engine, Features
+from posteriori.rows.matrices import is_table, open_table
+from posteriori.rows.memory import MemoryFeatures
+from posteriori.rows.schema import check_features, not_features
+from posteriori.rows.target import Target
+
+__all__ = [
+    "ENGINES",
+    "engine_for",
+    "label_vector",
+    "read_for_fit",
+    "read_for_prediction",
+    "read_in_memory",
+    "read_in_memory_for_fit",
+    "read_labels",
+    "require_in_memory",
+    "without_column",
+]
+
+ENGINES: tuple[Engine, ...] = (arrow.ENGINE, dask.ENGINE, gpu.ENGINE, memory.ENGINE)
+"""In the order in which they are asked; the last one claims everything."""
+
+
+def engine_for(X: Any, device: str | None = None) -> Engine:
+    """The engine that reads X for an estimator with this device."""
+    return next(engine for engine in ENGINES if engine.claims(X, device))
+
+
+def read_for_fit(
+    X: Any, y: Any, sample_weight: Any, classes: Any, class_weight: Any, device: str | None = "cpu"
+) -> tuple[Features, Target, list[str]]:
+    """Features, target and the names of columns that are not features."""
+    if y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    engine = engine_for(X, device)
+    if device == "gpu" and not engine.holds_all_rows:
+        raise ValueError(
+            "device='gpu' needs all rows in memory at once, and X is read piece by piece: use device=None, or pass the "
+            "rows as a table or an array."
+        )
+    features, target = engine.read_for_fit(X, y, sample_weight, classes, class_weight)
+    return features, target, [name for name in (y, sample_weight) if isinstance(name, str)]
+
+
+def read_for_prediction(estimator: Any, X: Any, device: str | None = "cpu") -> Features:
+    """The features of new rows, checked against those of the fit."""
+    check_is_fitted(estimator)
+    features = engine_for(X, device).read(X, not_features(estimator))
+    check_features(estimator, features)
+    return features
+
+
+def read_in_memory_for_fit(
+    X: Any, y: Any, sample_weight: Any, classes: Any, class_weight: Any, *, who: str
+) -> tuple[MemoryFeatures, Target, list[str]]:
+    """Like `read_for_fit` for those who need a matrix in memory; other rows are refused before they are read."""
+    require_in_memory(X, who)
+    features, target, named = read_for_fit(X, y, sample_weight, classes, class_weight)
+    assert isinstance(features, MemoryFeatures)
+    return features, target, named
+
+
+def read_in_memory(estimator: Any, X: Any, *, who: str) -> MemoryFeatures:
+    """Like `read_for_prediction` for those who need a matrix in memory; other rows are refused before they are read."""
+    require_in_memory(X, who)
+    features = read_for_prediction(estimator, X)
+    assert isinstance(features, MemoryFeatures)
+    return features
+
+
+def require_in_memory(X: Any, who: str) -> None:
+    """Raise if X is not a table or array in memory; nothing is read."""
+    if not engine_for(X).holds_all_rows:
+        raise ValueError(
+            f"{who} needs its rows in memory, and those of X stay where they are: pass some of them in a table or "
+            "array."
+        )
+
+
+def read_labels(X: Any, y: Any) -> Any:
+    """Labels or weights in memory, looked up in X if y is the name of a column."""
+    return engine_for(X if isinstance(y, str) else y).labels(X, y)
+
+
+def label_vector(y: Any) -> np.ndarray:
+    """Labels (n,), as scikit-learn reads them."""
+    if y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    labels = column_or_1d(y, warn=True)
+    check_classification_targets(labels)
+    return labels
+
+
+def without_column(X: Any, y: Any) -> Any:
+    """A table without the column that y names, if it has one; anything else as it is."""
+    if not (isinstance(y, str) and is_table(X)):
+        return X
+    table = open_table(X)
+    return table.drop([y]).to_native() if y in table.columns else X
