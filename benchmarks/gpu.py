@@ -77,14 +77,14 @@ def as_if_gpu() -> Iterator[None]:
     """Where JAX has no GPU, its default device stands for one: to try the benchmark."""
     import jax
 
-    from posteriori.rows import gpu as device
+    from posteriori.rows import dlpack
 
     if jax.default_backend() != "cpu":
         yield
         return
     with (
-        mock.patch.object(device, "gpu", return_value=jax.devices()[0]),
-        mock.patch.object(device, "on_gpu", lambda X: isinstance(X, jax.Array)),
+        mock.patch.object(dlpack, "first_gpu", return_value=jax.devices()[0]),
+        mock.patch.object(dlpack, "on_gpu", lambda X: isinstance(X, jax.Array)),
     ):
         yield
 

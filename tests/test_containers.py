@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 import posteriori as po
-from posteriori.rows import gpu as device
+from posteriori.rows import dlpack
 
 N, D, K = 60, 5, 3
 NAMES = [f"x{d}" for d in range(D)]
@@ -42,7 +42,7 @@ def as_dask_frame(rows):
     return dd.from_pandas(pd.DataFrame(rows, columns=NAMES), npartitions=3)
 
 
-def as_card(rows):
+def as_gpu(rows):
     """An array of JAX: its CPU stands for a GPU."""
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True):
@@ -52,10 +52,10 @@ def as_card(rows):
 @pytest.fixture
 def _cpu_as_gpu(monkeypatch):
     jax = pytest.importorskip("jax")
-    monkeypatch.setattr(device, "on_gpu", lambda X: isinstance(X, jax.Array))
+    monkeypatch.setattr(dlpack, "on_gpu", lambda X: isinstance(X, jax.Array))
 
 
-UNNAMED = {"dense": np.asarray, "csr": sp.csr_array, "csc": sp.csc_array, "card": as_card, "dask": as_dask}
+UNNAMED = {"dense": np.asarray, "csr": sp.csr_array, "csc": sp.csc_array, "GPU": as_gpu, "dask": as_dask}
 NAMED = {
     "pandas": lambda rows: pd.DataFrame(rows, columns=NAMES),
     "polars": as_polars,

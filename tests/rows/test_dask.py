@@ -15,7 +15,7 @@ from posteriori.rows import dask as dask_rows  # noqa: E402
 from posteriori.rows import products  # noqa: E402
 from posteriori.rows.blocks import Sums  # noqa: E402
 from posteriori.rows.dask import dask_column, is_dask, read_dask, read_dask_for_fit  # noqa: E402
-from posteriori.rows.features import read_features  # noqa: E402
+from posteriori.rows.memory import read_features  # noqa: E402
 from posteriori.rows.target import read_target  # noqa: E402
 from posteriori.softmax import kernels  # noqa: E402
 
@@ -72,8 +72,6 @@ def test_sums_are_those_of_all_rows_in_memory(edges, kept, monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(blocks.map_rows(products.logits, theta), memory.map_rows(products.logits, theta))
     assert (blocks.n_rows, blocks.n_features, blocks.n_passes) == (101, D, 2)
-    assert blocks.row_buffers(K) is None
-    assert blocks.at_hand() is blocks
 
 
 def test_sums_of_many_partitions_do_not_depend_on_the_scheduler():
@@ -134,24 +132,6 @@ def test_what_fits_without_a_cluster_is_judged_by_this_machine(monkeypatch):
 # Random rows
 
 
-@pytest.mark.parametrize("class_weight", [None, {"a": 0.0, "b": 2.0, "c": 1.0}])
-def test_random_rows_are_those_that_memory_draws(class_weight):
-    X, y, c, _ = data()
-    as_codes = None if class_weight is None else dict(enumerate(class_weight.values()))
-    features, target = read_dask_for_fit(cut(frame(X, y, c), 0, 40, 40, 90), "kind", "weight", None, class_weight)
-    in_memory = read_target(y, n_rows=len(y), sample_weight=c, class_weight=as_codes, classes=None)
-    blocks, memory = features.blocks(target, K), read_features(X).blocks(in_memory, K)
-    for n_rows in (0, 7, 50, 1000):
-        drawn = zip(*(b.some(n_rows, np.random.default_rng(1)) for b in (blocks, memory)), strict=True)
-        for a, b in drawn:
-            np.testing.assert_allclose([] if a is None else a, b)
-    a, b = (b.sample(30, np.random.default_rng(1)) for b in (blocks, memory))
-    for name in ("X", "Y", "c"):
-        np.testing.assert_allclose(getattr(a, name), getattr(b, name))
-    assert blocks.sample(101, np.random.default_rng(1)) is blocks
-    np.testing.assert_array_equal(blocks.take(np.array([0, 39, 40, 100])), X[[0, 39, 40, 100]])
-
-
 def test_a_sample_is_no_larger_than_the_client_holds(monkeypatch):
     monkeypatch.setattr(dask_rows, "_SAMPLE_BYTES", 20 * 8 * (D + 1))
     X, y, c, _ = data()
@@ -159,20 +139,6 @@ def test_a_sample_is_no_larger_than_the_client_holds(monkeypatch):
     sample = blocks.sample(60, np.random.default_rng(0))
     assert sample.n_rows == 20
     assert sample.c.sum() == pytest.approx(c.sum())
-
-
-@pytest.mark.parametrize("most", [1, 64 << 20])
-def test_batches_hold_every_row_once(most, monkeypatch):
-    monkeypatch.setattr(dask_rows, "_SHUFFLED_BYTES", most)
-    X, y, c, _ = data()
-    X[:, 0] = np.arange(len(X))
-    blocks, _ = both_blocks(X, y, c, 30, 30, 70)
-    batches = list(blocks.batches(8, np.random.default_rng(0)))
-    seen = np.concatenate([X_b[:, 0] for X_b, _, _ in batches]).astype(int)
-    assert sorted(seen) == list(range(101))
-    assert not (np.diff(seen) == 1).all()
-    np.testing.assert_array_equal(np.concatenate([Y_b for _, Y_b, _ in batches]), y[seen])
-    np.testing.assert_array_equal(np.concatenate([c_b for _, _, c_b in batches]), c[seen])
 
 
 # What may be passed
@@ -184,7 +150,7 @@ def test_arrays_are_cut_alike_where_their_lengths_are_known():
     dask_X = da.from_array(X, chunks=(40, 2))
     for labels in (da.from_array(y, chunks=60), y, y[:, None], da.from_array(y[:, None], chunks=(40, 1))):
         features, target = read_dask_for_fit(dask_X, labels, da.from_array(c, chunks=33), None, None)
-        assert features.shape == (101, D)
+        assert features.lengths == [40, 40, 21]
         assert features.names is None
         found = features.blocks(target, K).map_sum(all_moments, theta)
         np.testing.assert_allclose(found[1], expected[1])
@@ -220,15 +186,14 @@ def test_columns_of_any_number_are_features():
     table = pd.DataFrame({"a": [1, 2, 3, 4], "b": [True, False, True, False], "c": np.float32([1, 2, 3, 5])})
     table["d"] = pd.array([1, 2, 3, 4], dtype="Int64")
     blocks = read_dask(dd.from_pandas(table, npartitions=2)).blocks(None, 1)
-    np.testing.assert_array_equal(blocks.take(np.arange(4)), table.to_numpy(dtype=float))
+    np.testing.assert_array_equal(blocks.take(np.arange(4))[0], table.to_numpy(dtype=float))
 
 
 def test_rows_to_predict_are_not_counted_before_they_are_needed(monkeypatch):
     X, y, c, theta = data()
     features = read_dask(cut(frame(X, y, c), 40), drop=["kind", "weight"])
-    n_rows, n_features = features.shape
-    assert np.isnan(n_rows)
-    assert n_features == D
+    assert features.known_lengths is None
+    assert features.n_features == D
     blocks = features.blocks(None, K)
     assert blocks.map_rows(products.logits, theta).shape == (K, 101)
     assert blocks.n_rows == 101

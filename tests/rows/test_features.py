@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from posteriori.rows.features import column, is_table, raise_if_not_finite, read_features
+from posteriori.rows.features import raise_if_not_finite
+from posteriori.rows.matrices import column, is_table
+from posteriori.rows.memory import read_features
 
 COLUMNS = {"length": [39.1, 46.5, 50.0], "depth": [18.7, 17.9, 15.2]}
 VALUES = np.array([[39.1, 18.7], [46.5, 17.9], [50.0, 15.2]])

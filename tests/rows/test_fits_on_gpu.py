@@ -10,13 +10,14 @@ from sklearn.base import clone
 jax = pytest.importorskip("jax")
 
 import posteriori as po  # noqa: E402
+from posteriori.rows import dlpack  # noqa: E402
 from posteriori.rows import gpu as device  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
 def cpu_as_gpu(monkeypatch):
-    monkeypatch.setattr(device, "gpu", lambda: jax.devices("cpu")[0])
-    monkeypatch.setattr(device, "on_gpu", lambda X: isinstance(X, jax.Array))
+    monkeypatch.setattr(dlpack, "first_gpu", lambda: jax.devices("cpu")[0])
+    monkeypatch.setattr(dlpack, "on_gpu", lambda X: isinstance(X, jax.Array))
 
 
 def data(n=3001, D=6, K=4, seed=0):
@@ -75,13 +76,13 @@ def test_many_rows_start_from_samples_on_the_device():
 )
 def test_a_fit_to_many_rows_is_one_call_after_the_moments(model, monkeypatch):
     calls = []
-    sum_over = device.DeviceBlocks.map_sum
+    sum_over = device.GpuBlocks.map_sum
 
     def map_sum(self, kernel, *params, **options):
         calls.append((kernel.__name__, self.n_rows))
         return sum_over(self, kernel, *params, **options)
 
-    monkeypatch.setattr(device.DeviceBlocks, "map_sum", map_sum)
+    monkeypatch.setattr(device.GpuBlocks, "map_sum", map_sum)
     X, y = data(80_000, 20, 8)
     solution = model.set_params(device="gpu").fit(X, y).solution_
     hessian = [("pair_grams", 80_000)] if isinstance(model, po.BayesianSoftmaxRegression) else []

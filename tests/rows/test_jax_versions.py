@@ -247,7 +247,7 @@ def test_rows_are_cut_into_equal_parts(n):
 def test_a_sample_has_one_row_of_each_share(n):
     with jax.enable_x64(True):
         X = np.arange(10_000.0)[:, None]
-        drawn, Y, c = device.drawn(X, np.arange(10_000), None, 3, n, 10_000)
+        drawn, Y, c = device.random_rows(X, np.arange(10_000), None, 3, n, 10_000)
     rows = np.asarray(drawn)[:, 0]
     assert (np.diff(rows) > 0).all()
     assert (np.asarray(Y) == rows).all()
