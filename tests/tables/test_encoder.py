@@ -27,7 +27,7 @@ from sklearn.utils.estimator_checks import (
 
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.rows import arrow as streamed_rows
-from posteriori.rows.features import read_features
+from posteriori.rows.memory import read_features
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.regression import SoftmaxRegression
 from posteriori.tables.encoder import TableEncoder
@@ -379,9 +379,9 @@ def test_output_can_be_asked_for_with_a_target():
         ({}, "gone", "y names the column 'gone', which X has not; its columns are 'mass'"),
         ({"carry": ["w"]}, None, "carry names the column 'w', which X has not"),
         ({"carry": "weight"}, None, "carry must be a sequence of column names, such as .*got 'weight'"),
-        ({"min_frequency": 0}, None, "min_frequency must be an integer of at least 1, got 0"),
-        ({"max_levels": 2.5}, None, r"max_levels must be an integer of at least 1, got 2\.5"),
-        ({"drop_identifiers": "no"}, None, "drop_identifiers must be True or False, got 'no'"),
+        ({"min_frequency": 0}, None, "min_frequency=0 must be a whole number of at least 1"),
+        ({"max_levels": 2.5}, None, r"max_levels=2\.5 must be a whole number of at least 1"),
+        ({"drop_identifiers": "no"}, None, "drop_identifiers='no' must be True or False"),
     ],
 )
 def test_arguments(settings, y, message):

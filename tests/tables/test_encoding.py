@@ -12,14 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posteriori.tables import planning, summaries
-from posteriori.tables.columns import read_column
-from posteriori.tables.dates import DATE_PARTS, date_parts
+from posteriori.tables import plans, summaries
+from posteriori.tables.columns import DATE_PARTS, date_parts, read_column
 from posteriori.tables.encode import encode
-from posteriori.tables.planning import plan_encoding
-from posteriori.tables.plans import CategoryPlan, DatePlan, NumberPlan
+from posteriori.tables.plans import CategoryPlan, DatePlan, NumberPlan, plan_encoding
 from posteriori.tables.sources import open_source
-from posteriori.tables.summaries import merge_summaries, summarise, summarise_source
+from posteriori.tables.summaries import merge_summaries, summarise
 
 NAN = np.nan
 
@@ -27,17 +25,17 @@ NAN = np.nan
 def read(X):
     """The first column of a table, as read."""
     source = open_source(X)
-    (batch,) = source.batches()
+    batch = source.batch
     return read_column(source.names[0], batch[source.names[0]])
 
 
 def fit(X, *, min_frequency=1, max_levels=64, drop_identifiers=True, apart=()):
     settings = {"min_frequency": min_frequency, "max_levels": max_levels, "drop_identifiers": drop_identifiers}
-    return plan_encoding(summarise_source(open_source(X), skip=apart), apart=apart, **settings)
+    return plan_encoding(open_source(X).summaries(skip=apart), apart=apart, **settings)
 
 
 def encoded(encoding, X):
-    (batch,) = open_source(X).batches()
+    batch = open_source(X).batch
     return encode(encoding, batch)
 
 
@@ -159,7 +157,7 @@ def test_dates(make):
 
 def test_dates_with_a_time_zone_are_read_by_its_clock():
     X = pa.table({"a": pa.array([DAY], pa.timestamp("us", tz="UTC"))})
-    (batch,) = open_source(X).batches()
+    batch = open_source(X).batch
     assert read_column("a", batch["a"]).values[0] == np.datetime64(DAY)
     column = read_column("a", batch["a"], zone="Asia/Tokyo")
     assert column.values[0] == np.datetime64("2024-03-01T03")
@@ -205,8 +203,8 @@ def test_summaries_of_parts_merge_to_that_of_the_whole(rows, data):
         whole = pa.array([row[d] for row in rows], dtype)
         parts = [summarise(read_column("a", part)) for part in (whole[:cut], whole[cut:])]
         merged, expected = merge_summaries(*parts), summarise(read_column("a", whole))
-        assert replace(merged, moments=()) == replace(expected, moments=())
-        for a, b in zip(merged.moments, expected.moments, strict=True):
+        assert replace(merged, numbers=()) == replace(expected, numbers=())
+        for a, b in zip(merged.numbers, expected.numbers, strict=True):
             assert (a.count, a.low, a.high) == (b.count, b.low, b.high)
             assert a.mean == pytest.approx(b.mean, rel=1e-12, abs=1e-9)
 
@@ -218,12 +216,12 @@ def test_an_empty_part_takes_the_kind_of_the_other():
 
 
 def test_the_mean_of_the_largest_numbers_does_not_overflow():
-    (moments,) = summarise(read_column("a", np.array([1.5e308, 1.7e308]))).moments
-    assert moments.mean == pytest.approx(1.6e308)
+    (numbers,) = summarise(read_column("a", np.array([1.5e308, 1.7e308]))).numbers
+    assert numbers.mean == pytest.approx(1.6e308)
 
 
 def test_levels_are_counted_up_to_a_bound(monkeypatch):
-    for module in (summaries, planning):
+    for module in (summaries, plans):
         monkeypatch.setattr(module, "MOST_COUNTED", 10)
     a, b = (summarise(read_column("a", pa.array([f"{i}" for i in rows]))) for rows in (range(8), range(6, 12)))
     assert merge_summaries(a, b).counts is None

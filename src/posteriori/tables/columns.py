@@ -1,19 +1,38 @@
-"""Reading one column: whatever a library calls it, it holds numbers, categories or dates."""
+"""Columns of a table: whatever a library calls them, they hold numbers, categories or dates."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["EMPTY", "UNSUPPORTED", "Column", "raise_if_infinite", "read_column"]
+from posteriori.threads import run_tasks, usable_threads
+
+__all__ = [
+    "DATE_PARTS",
+    "EMPTY",
+    "UNSUPPORTED",
+    "Column",
+    "date_parts",
+    "per_column",
+    "raise_if_infinite",
+    "read_column",
+]
 
 EMPTY = "empty"
 """The kind of a column whose type has no values, only missing ones."""
 
 UNSUPPORTED = "unsupported"
 """The kind of a column that no rule covers."""
+
+DATE_PARTS = ("years", "month_sin", "month_cos", "weekday_sin", "weekday_cos", "hour_sin", "hour_cos")
+"""What a date is taken apart into; "years" is kept in seconds until the training mean is known."""
+
+_ROWS_WORTH_THREADS = 10_000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -194,3 +213,42 @@ def _read_levels(name: str, dtype: str, array: Any) -> Column:
     if blank[:-1].any():
         codes = np.where(blank[codes], -1, codes)
     return Column(name, "category", dtype, codes, tuple(str(level) for level in levels))
+
+
+def date_parts(values: np.ndarray) -> list[np.ndarray]:
+    """The parts of dates, in the order of DATE_PARTS, the first in seconds since 1970; NaT gives NaN."""
+    missing = np.isnat(values)
+    microseconds = values.astype(np.int64)
+    day_length = 86_400_000_000
+    turns = (
+        (values.astype("M8[M]").astype(np.int64) % 12) / 12,
+        ((microseconds // day_length + 3) % 7) / 7,  # 1 January 1970 was a Thursday; Monday is 0
+        (microseconds % day_length) / day_length,
+    )
+    parts = [microseconds / 1e6]
+    for turn in turns:
+        parts += [np.sin(2 * np.pi * turn), np.cos(2 * np.pi * turn)]
+    if missing.any():
+        for part in parts:
+            part[missing] = np.nan
+    return parts
+
+
+def per_column(task: Callable[[T], Any], columns: Sequence[T], n_rows: int) -> list[Any]:
+    """The result of the task for each column, or the ValueError or TypeError that it raised.
+
+    Errors are given back so that which of them is reported does not depend on which thread came first.
+
+    Examples
+    --------
+    >>> per_column(float, ["1", "one"], n_rows=1)
+    [1.0, ValueError("could not convert string to float: 'one'")]
+    """
+
+    def attempt(i: int) -> Any:
+        try:
+            return task(columns[i])
+        except (ValueError, TypeError) as error:
+            return error
+
+    return run_tasks(attempt, len(columns), usable_threads(None) if n_rows >= _ROWS_WORTH_THREADS else 1)

@@ -8,9 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.tables.columns import UNSUPPORTED, Column, raise_if_infinite, read_column
-from posteriori.tables.dates import DATE_PARTS, date_parts
-from posteriori.tables.per_column import per_column
+from posteriori.tables.columns import (
+    DATE_PARTS,
+    UNSUPPORTED,
+    Column,
+    date_parts,
+    per_column,
+    raise_if_infinite,
+    read_column,
+)
 from posteriori.tables.plans import CategoryPlan, ColumnEncoding, DatePlan, Encoding, NumberPlan
 
 __all__ = ["encode"]
@@ -26,10 +32,6 @@ _WORDS = {
     "date": "dates",
     "date with time zone": "dates with a time zone",
 }
-
-
-class _MismatchError(ValueError):
-    """A column is not what it was in the fit."""
 
 
 def encode(encoding: Encoding, batch: Mapping[str, Any], *, start: int = 0) -> np.ndarray:
@@ -58,9 +60,12 @@ def encode(encoding: Encoding, batch: Mapping[str, Any], *, start: int = 0) -> n
     ends = np.cumsum([len(column.names) for column in needed])
     blocks = [matrix[:, end - len(column.names) : end] for column, end in zip(needed, ends, strict=True)]
 
-    def task(planned: tuple[ColumnEncoding, np.ndarray]) -> None:
+    def task(planned: tuple[ColumnEncoding, np.ndarray]) -> str | None:
+        """Encode one column; what is different from the fit, if anything is."""
         fitted, block = planned
-        column = _read_as_fitted(fitted, batch)
+        column, different = _read_as_fitted(fitted, batch)
+        if column is None:
+            return different
         if isinstance(fitted.plan, CategoryPlan):
             _encode_category(fitted.plan, column, block)
         elif isinstance(fitted.plan, DatePlan):
@@ -68,31 +73,33 @@ def encode(encoding: Encoding, batch: Mapping[str, Any], *, start: int = 0) -> n
         elif isinstance(fitted.plan, NumberPlan):
             raise_if_infinite(column, start=start)
             _encode_number(fitted.plan, column, block)
+        return None
 
-    errors = [error for error in per_column(task, list(zip(needed, blocks, strict=True)), N) if error is not None]
-    wrong = [str(error) for error in errors if isinstance(error, _MismatchError)]
+    found = per_column(task, list(zip(needed, blocks, strict=True)), N)
+    wrong = [different for different in found if isinstance(different, str)]
     if wrong:
         raise ValueError(
             f"X does not match the table of the fit: {'; '.join(wrong)}. Pass these columns as they were in the fit, "
             "or fit again."
         )
-    for error in errors:
-        raise error
+    for error in found:
+        if error is not None:
+            raise error
     return matrix
 
 
-def _read_as_fitted(fitted: ColumnEncoding, batch: Mapping[str, Any]) -> Column:
-    """A column of the kind it had in the fit."""
+def _read_as_fitted(fitted: ColumnEncoding, batch: Mapping[str, Any]) -> tuple[Column | None, str]:
+    """A column of the kind it had in the fit; or None, and how it differs."""
     expected = f"{_WORDS[fitted.kind]} expected"
     if fitted.name not in batch:
-        raise _MismatchError(f"column {fitted.name!r} is missing ({expected})")
+        return None, f"column {fitted.name!r} is missing ({expected})"
     column = read_column(fitted.name, batch[fitted.name], zone=getattr(fitted.plan, "zone", None))
     if column.kind != UNSUPPORTED and _group(column.kind) != _group(fitted.kind) and column.missing().all():
         column = _nothing(column, fitted.kind)
     if _group(column.kind) != _group(fitted.kind):
         held = f"{_WORDS[column.kind]} ({column.dtype})" if column.kind in _WORDS else f"dtype {column.dtype}"
-        raise _MismatchError(f"column {fitted.name!r} holds {held}, {expected}")
-    return column
+        return None, f"column {fitted.name!r} holds {held}, {expected}"
+    return column, ""
 
 
 def _group(kind: str) -> str:

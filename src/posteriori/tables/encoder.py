@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
 import sys
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,13 +12,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.tables.dask_frame import encode_dask, summarise_dask
-from posteriori.tables.dataset import EncodedDataset
-from posteriori.tables.encode import encode
-from posteriori.tables.planning import plan_encoding
-from posteriori.tables.plans import Encoding, describe_encoding
+from posteriori.parameters import require_count, require_flag
+from posteriori.tables.plans import describe_encoding, plan_encoding
 from posteriori.tables.sources import Source, open_source
-from posteriori.tables.summaries import summarise_source
 
 __all__ = ["TableEncoder"]
 
@@ -103,16 +97,14 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         -------
         self
         """
-        _require_count("min_frequency", self.min_frequency)
-        _require_count("max_levels", self.max_levels)
-        if not isinstance(self.drop_identifiers, (bool, np.bool_)):
-            raise ValueError(f"drop_identifiers must be True or False, got {self.drop_identifiers!r}.")
+        require_count("min_frequency", self.min_frequency, 1)
+        require_count("max_levels", self.max_levels, 1)
+        require_flag("drop_identifiers", self.drop_identifiers)
         source = open_source(X)
         target = y if isinstance(y, str) else None
         kept_apart = _kept_apart(source, target, _names_to_carry(self.carry), X)
-        on_dask = source.form == "dask"
         encoding = plan_encoding(
-            summarise_dask(X, skip=kept_apart) if on_dask else summarise_source(source, skip=kept_apart),
+            source.summaries(skip=kept_apart),
             min_frequency=self.min_frequency,
             max_levels=self.max_levels,
             drop_identifiers=self.drop_identifiers,
@@ -148,22 +140,9 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         check_is_fitted(self, "encoding_")
         source = open_source(X)
         apart = self.encoding_.apart
-        carried = [name for name in apart if name in source.names and source.form != "array"]
-        renamed = self._positions(source, apart)
-        if source.form == "dask":
-            return encode_dask(self.encoding_, X, renamed, carried)
-        if source.form == "stream":
-            if hasattr(X, "get_fragments"):
-                return EncodedDataset(self.encoding_, X, renamed, carried)
-            return _stream(self.encoding_, source, renamed, carried, X)
-        (batch,) = source.batches()
-        matrix = encode(self.encoding_, _rename(batch, renamed))
+        carried = [name for name in apart if name in source.names and not source.positional]
         library = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
-        if source.form == "array":
-            return _array_or_frame(matrix, self.encoding_.names, library)
-        return _table_like(
-            matrix, self.encoding_.names, [batch[name] for name in carried], next(iter(batch.values())), library
-        )
+        return source.encoded(self.encoding_, self._positions(source, apart), carried, library)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit, then transform the same rows; see both.
@@ -235,9 +214,9 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     def _positions(self, source: Source, apart: tuple[str, ...]) -> dict[str, str]:
         """Names of the fit for given columns, where only their places can match; otherwise nothing."""
         expected = [column.name for column in self.encoding_.columns]
-        given = [name for name in source.names if name not in apart or source.form == "array"]
+        given = [name for name in source.names if name not in apart or source.positional]
         named = hasattr(self, "feature_names_in_")
-        if source.form != "array" and (named or set(expected) <= set(given)):
+        if not source.positional and (named or set(expected) <= set(given)):
             return {}
         own = type(self).__name__
         if len(given) != len(expected):
@@ -247,11 +226,6 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         elif source.named:
             warnings.warn(f"X has feature names, but {own} was fitted without feature names", stacklevel=3)
         return dict(zip(given, expected, strict=True))
-
-
-def _require_count(argument: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{argument} must be an integer of at least 1, got {value!r}.")
 
 
 def _names_to_carry(carry: Any) -> tuple[str, ...]:
@@ -266,7 +240,7 @@ def _kept_apart(source: Source, target: str | None, carry: tuple[str, ...], X: A
     """Columns that are no features; each must be a column of X."""
     asked = [("y", target)] * (target is not None) + [("carry", name) for name in carry]
     for argument, name in asked:
-        if source.form == "array":
+        if source.positional:
             raise ValueError(
                 f"{argument} names the column {name!r}, but X ({type(X).__name__}) has no named columns: pass X as a "
                 "table (pandas, polars or Arrow)."
@@ -278,53 +252,3 @@ def _kept_apart(source: Source, target: str | None, carry: tuple[str, ...], X: A
                 f"{', ...' if len(source.names) > 10 else ''}: pass one of these."
             )
     return tuple(dict.fromkeys(name for _, name in asked if name is not None))
-
-
-def _array_or_frame(matrix: np.ndarray, names: list[str], library: str) -> Any:
-    """An array, or the table that `set_output` asks for."""
-    return matrix if library == "default" else _frame(matrix, names, library).to_native()
-
-
-def _table_like(matrix: np.ndarray, names: list[str], carried: list[Any], like: Any, library: str) -> Any:
-    """Features and carried columns as a table of the input's library (with its index), or of the one asked for."""
-    import narwhals as nw
-
-    own = like.implementation.value
-    if library not in ("default", own):
-        convert = "to_pandas" if library == "pandas" else "to_polars"
-        carried = [nw.from_native(getattr(values, convert)(), series_only=True) for values in carried]
-        own = library
-    frame = _frame(matrix, names, own, nw.maybe_get_index(like))
-    return (frame.with_columns(*carried) if carried else frame).to_native()
-
-
-def _frame(matrix: np.ndarray, names: list[str], library: Any, index: Any = None) -> Any:
-    """A table of narwhals; pandas shares the memory of the matrix, which is ours to give."""
-    import narwhals as nw
-
-    if library != "pandas":
-        return nw.from_numpy(matrix, names, backend=library)
-    import pandas as pd
-
-    return nw.from_native(pd.DataFrame(matrix, columns=names, index=index, copy=False), eager_only=True)
-
-
-def _rename(batch: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    return {names.get(name, name): raw for name, raw in batch.items()}
-
-
-def _stream(encoding: Encoding, source: Source, renamed: dict[str, str], carried: list[str], X: Any) -> Any:
-    """Batches of Arrow, encoded one after the other while they are read."""
-    import pyarrow as pa
-
-    fields = [pa.field(name, pa.float64()) for name in encoding.names] + [X.schema.field(name) for name in carried]
-    schema = pa.schema(fields)
-
-    def batches() -> Iterator[Any]:
-        start = 0
-        for batch in source.batches():
-            matrix = encode(encoding, _rename(batch, renamed), start=start)
-            start += len(matrix)
-            yield pa.record_batch([*matrix.T, *(batch[name] for name in carried)], schema=schema)
-
-    return pa.RecordBatchReader.from_batches(schema, batches())

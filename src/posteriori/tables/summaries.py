@@ -1,26 +1,31 @@
-"""What one pass over the rows tells of each column: summaries of bounded size, which merge."""
+"""Summaries of columns, taken in one pass over the rows: of bounded size, and they merge."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from posteriori.tables.columns import EMPTY, UNSUPPORTED, Column, raise_if_infinite, read_column
-from posteriori.tables.dates import date_parts
-from posteriori.tables.per_column import per_column
-from posteriori.tables.sources import Source
+from posteriori.tables.columns import (
+    EMPTY,
+    UNSUPPORTED,
+    Column,
+    date_parts,
+    per_column,
+    raise_if_infinite,
+    read_column,
+)
 
-__all__ = ["MOST_COUNTED", "Moments", "Summary", "hash_sum", "merge_summaries", "summarise", "summarise_source"]
+__all__ = ["MOST_COUNTED", "NumberSummary", "Summary", "hash_sum", "merge_summaries", "summarise", "summarise_batches"]
 
 MOST_COUNTED = 100_000
 """Distinct levels that are counted one by one; a column with more is dropped, so that memory is bounded."""
 
 
 @dataclass(frozen=True)
-class Moments:
+class NumberSummary:
     """Count, mean and range of numbers."""
 
     count: int
@@ -35,7 +40,7 @@ class Summary:
 
     Attributes
     ----------
-    moments : tuple of Moments
+    numbers : tuple of NumberSummary
         One for a number, one per part for a date, none for a category.
     counts : dict of level to rows, or None
         None once there are more than 100 000 levels.
@@ -48,7 +53,7 @@ class Summary:
     dtype: str
     n_rows: int
     n_missing: int
-    moments: tuple[Moments, ...] = ()
+    numbers: tuple[NumberSummary, ...] = ()
     counts: dict[str, int] | None = None
     zone: str | None = None
     integer: bool = False
@@ -60,8 +65,8 @@ def summarise(column: Column, *, start: int = 0) -> Summary:
 
     Examples
     --------
-    >>> summarise(read_column("age", np.array([20.0, np.nan, 40.0]))).moments
-    (Moments(count=2, mean=30.0, low=20.0, high=40.0),)
+    >>> summarise(read_column("age", np.array([20.0, np.nan, 40.0]))).numbers
+    (NumberSummary(count=2, mean=30.0, low=20.0, high=40.0),)
     """
     missing = column.missing()
     n_missing = int(missing.sum())
@@ -73,9 +78,9 @@ def summarise(column: Column, *, start: int = 0) -> Summary:
         return replace(summary, counts=_count_levels(column))
     present = column.values[~missing] if n_missing else column.values
     if column.kind.startswith("date"):
-        return replace(summary, moments=tuple(_moments(part) for part in date_parts(present)))
+        return replace(summary, numbers=tuple(_summarise_numbers(part) for part in date_parts(present)))
     raise_if_infinite(column, start=start)
-    return replace(summary, moments=(_moments(present),), hashes=hash_sum(present) if column.integer else 0)
+    return replace(summary, numbers=(_summarise_numbers(present),), hashes=hash_sum(present) if column.integer else 0)
 
 
 def merge_summaries(a: Summary, b: Summary) -> Summary:
@@ -92,18 +97,17 @@ def merge_summaries(a: Summary, b: Summary) -> Summary:
         a,
         n_rows=a.n_rows + b.n_rows,
         n_missing=a.n_missing + b.n_missing,
-        moments=tuple(_merge_moments(p, q) for p, q in zip(a.moments, b.moments, strict=True)),
+        numbers=tuple(_merge_numbers(p, q) for p, q in zip(a.numbers, b.numbers, strict=True)),
         counts=_bounded(counts),
         hashes=(a.hashes + b.hashes) % 2**64,
     )
 
 
-def summarise_source(source: Source, *, skip: Collection[str] = ()) -> list[Summary]:
-    """Summaries of all columns but those to skip, in one pass, one batch in memory at a time."""
-    names = [name for name in source.names if name not in skip]
+def summarise_batches(batches: Iterator[Mapping[str, Any]], names: list[str]) -> list[Summary]:
+    """Summaries of the named columns, in one pass, one batch in memory at a time."""
     total: list[Summary] = []
     start = 0
-    for batch in source.batches():
+    for batch in batches:
         summaries = _summarise_batch(batch, names, start)
         pairs = zip(total, summaries, strict=True)
         total = [merge_summaries(a, b) for a, b in pairs] if total else summaries
@@ -115,21 +119,15 @@ def summarise_source(source: Source, *, skip: Collection[str] = ()) -> list[Summ
     return total
 
 
-class _UnsupportedError(TypeError):
-    """No rule covers a column."""
-
-
 def _summarise_batch(batch: Mapping[str, Any], names: list[str], start: int) -> list[Summary]:
     """Summaries of the named columns; one error names all that no rule covers."""
 
-    def task(name: str) -> Summary:
+    def task(name: str) -> Summary | Column:
         column = read_column(name, batch[name])
-        if column.kind == UNSUPPORTED:
-            raise _UnsupportedError(f"{name!r} (dtype {column.dtype})")
-        return summarise(column, start=start)
+        return column if column.kind == UNSUPPORTED else summarise(column, start=start)
 
     found = per_column(task, names, len(next(iter(batch.values()))))
-    wrong = [str(error) for error in found if isinstance(error, _UnsupportedError)]
+    wrong = [f"{column.name!r} (dtype {column.dtype})" for column in found if isinstance(column, Column)]
     if wrong:
         raise TypeError(
             f"X has columns that no rule covers: {', '.join(wrong)}. Each column must hold numbers, booleans, text or "
@@ -154,20 +152,20 @@ def _bounded(counts: dict[str, int] | None) -> dict[str, int] | None:
     return None if counts is None or len(counts) > MOST_COUNTED else counts
 
 
-def _moments(values: np.ndarray) -> Moments:
+def _summarise_numbers(values: np.ndarray) -> NumberSummary:
     if not len(values):
-        return Moments(0, 0.0, np.inf, -np.inf)
+        return NumberSummary(0, 0.0, np.inf, -np.inf)
     with np.errstate(over="ignore"):
         mean = float(np.mean(values))
     if not np.isfinite(mean):  # the sum of the largest numbers overflows, their mean does not
         mean = float(np.sum(values / len(values)))
-    return Moments(len(values), mean, float(values.min()), float(values.max()))
+    return NumberSummary(len(values), mean, float(values.min()), float(values.max()))
 
 
-def _merge_moments(a: Moments, b: Moments) -> Moments:
+def _merge_numbers(a: NumberSummary, b: NumberSummary) -> NumberSummary:
     count = a.count + b.count
     mean = a.mean * (a.count / count) + b.mean * (b.count / count) if count else 0.0
-    return Moments(count, mean, min(a.low, b.low), max(a.high, b.high))
+    return NumberSummary(count, mean, min(a.low, b.low), max(a.high, b.high))
 
 
 def hash_sum(values: np.ndarray) -> int:
