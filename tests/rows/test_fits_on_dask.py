@@ -83,7 +83,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("n_partitions", [1, 2, 3])
+@pytest.mark.parametrize("n_partitions", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_data_frame_gives_the_answers_of_its_rows_in_memory(name, n_partitions, table):
     dask_table = dd.from_pandas(table, npartitions=n_partitions)
@@ -94,7 +94,9 @@ def test_a_data_frame_gives_the_answers_of_its_rows_in_memory(name, n_partitions
         assert model.solution_.objective == pytest.approx(expected.solution_.objective, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["map", "laplace", "gauss"])
+@pytest.mark.parametrize(
+    "name", ["map", "tied", *(pytest.param(name, marks=pytest.mark.slow) for name in ("laplace", "gauss"))]
+)
 def test_an_array_gives_the_answers_of_its_rows_in_memory(name, table):
     X, y, c = table[NAMES].to_numpy(), table["kind"].to_numpy(), table["weight"].to_numpy()
     expected = clone(MODELS[name]).fit(X, y, sample_weight=c)
@@ -226,7 +228,7 @@ def test_a_table_is_encoded_on_the_workers_as_in_memory(messy, n_partitions):
     pd.testing.assert_frame_equal(encoder.transform(messy), whole, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["map", "bayes", "gauss"])
+@pytest.mark.parametrize("name", ["map", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bayes", "gauss"))])
 def test_a_pipeline_is_fitted_to_a_messy_table(name, messy):
     pipeline = Pipeline([("encode", po.TableEncoder(carry=["weight"])), ("model", clone(MODELS[name]))])
     expected = clone(pipeline).fit(messy, "kind", model__sample_weight="weight")
@@ -279,7 +281,7 @@ def tasks_left(client):
     return left
 
 
-@pytest.mark.parametrize("name", ["map", "bayes", "gauss"])
+@pytest.mark.parametrize("name", ["map", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bayes", "gauss"))])
 def test_a_cluster_gives_the_answers_of_memory_and_holds_nothing_afterwards(name, table, cluster):
     dask_table = dd.from_pandas(table, npartitions=3)
     expected = clone(MODELS[name]).fit(table, "kind", sample_weight="weight")

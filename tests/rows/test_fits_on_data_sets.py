@@ -89,6 +89,7 @@ ESTIMATORS = {
     "gaussian": po.GaussianClassifier(),
     "tied": po.GaussianClassifier("tied", estimate="mle"),
 }
+FAST_WEIGHTS = (("float16", "map"), ("float32", "tied"), ("uint8", "tied"))
 
 
 def features(given):
@@ -115,8 +116,14 @@ def assert_same(streamed_model, held):
         np.testing.assert_allclose(streamed_model.covariances_, held.covariances_, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("weight", [None, "w"])
+@pytest.mark.parametrize(
+    ("name", "weight"),
+    [
+        pytest.param(name, weight, marks=() if (i + j) % 2 else pytest.mark.slow)
+        for i, name in enumerate(ESTIMATORS)
+        for j, weight in enumerate([None, "w"])
+    ],
+)
 def test_the_answer_is_that_of_rows_in_memory(name, weight, tmp_path):
     dataset = write_parquet(tmp_path)
     chosen = features(TABLE) if weight is None else TABLE
@@ -162,8 +169,14 @@ def test_a_filtered_data_set(tmp_path):
     assert found.solution_.objective < held.solution_.objective * 1.01
 
 
-@pytest.mark.parametrize("rows", [1, 7, 1000, 5000])
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize(
+    ("rows", "n_jobs"),
+    [
+        pytest.param(rows, n_jobs, marks=() if (rows, n_jobs) in ((1000, 2), (5000, 1)) else pytest.mark.slow)
+        for rows in (1, 7, 1000, 5000)
+        for n_jobs in (1, 2)
+    ],
+)
 def test_any_size_of_batches_and_number_of_threads(rows, n_jobs, monkeypatch):
     monkeypatch.setattr(streamed, "_BLOCK_BYTES", 8 * rows * (D + K))
     held = po.BayesianSoftmaxRegression(tol=1e-14).fit(features(TABLE), "kind")
@@ -358,8 +371,14 @@ def test_a_file_that_is_cut_short_from_the_start(tmp_path):
 # Weights, labels and names as they may come
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "uint8"])
-@pytest.mark.parametrize("name", ["map", "gaussian", "tied"])
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [
+        pytest.param(dtype, name, marks=() if (dtype, name) in FAST_WEIGHTS else pytest.mark.slow)
+        for dtype in ("float16", "float32", "uint8")
+        for name in ("map", "gaussian", "tied")
+    ],
+)
 def test_weights_count_with_all_digits_however_they_are_stored(dtype, name):
     weights = np.random.default_rng(2).integers(0, 200, N).astype(dtype)
     given = features(TABLE).append_column("w", pa.array(weights))
@@ -446,6 +465,7 @@ def test_a_pipeline_says_that_a_file_is_cut_short(tmp_path):
         Pipeline([("encode", po.TableEncoder()), ("fit", po.SoftmaxRegression())]).fit(dataset, "kind")
 
 
+@pytest.mark.slow
 def test_weak_signals_choose_the_same_prior(monkeypatch):
     """Where coefficients hardly matter the evidence is flat, and a start from other rows must not show."""
     rng = np.random.default_rng(0)

@@ -9,6 +9,8 @@ from sklearn.base import clone
 
 jax = pytest.importorskip("jax")
 
+from tests.rows.combinations import thinned  # noqa: E402
+
 import posteriori as po  # noqa: E402
 from posteriori.rows import dlpack  # noqa: E402
 from posteriori.rows import gpu as device  # noqa: E402
@@ -48,8 +50,7 @@ def near(a, b, tol):
     assert np.abs(a - b).max() <= tol * np.abs(b).max()
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("intercept", [True, False])
+@thinned(("target", "intercept"), [("labels", True), ("soft and weighted", False)], TARGETS, [True, False])
 def test_softmax_regression_has_the_same_optimum(target, intercept):
     y, c = TARGETS[target]
     host = po.SoftmaxRegression(tol=1e-14, fit_intercept=intercept).fit(X, y, sample_weight=c)
@@ -64,13 +65,15 @@ def test_softmax_regression_has_the_same_optimum(target, intercept):
     assert (model.predict(X) == host.predict(X)).all()
 
 
-def test_many_rows_start_from_samples_on_the_device():
+@pytest.mark.slow
+def test_many_rows_start_from_samples_on_the_gpu():
     X, y = data(30_000, 5, 3)
     host, model = (po.SoftmaxRegression(tol=1e-14, device=where).fit(X, y) for where in ("cpu", "gpu"))
     near(model.coef_, host.coef_, 1e-6)
     assert abs(model.solution_.objective / host.solution_.objective - 1.0) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [po.SoftmaxRegression(), po.BayesianSoftmaxRegression(1.0, approximation="laplace")], ids=str
 )
@@ -94,6 +97,7 @@ def test_a_fit_to_many_rows_is_one_call_after_the_moments(model, monkeypatch):
     assert np.all(np.diff([entry.objective for entry in solution.trace]) <= 1e-6)
 
 
+@pytest.mark.slow
 def test_where_one_call_does_not_arrive_the_host_goes_on():
     X, _ = data(30_000, 5, 3)
     Z = X[np.abs(X[:, :2] - 0.5).min(axis=1) > 0.02]
@@ -104,7 +108,8 @@ def test_where_one_call_does_not_arrive_the_host_goes_on():
     assert model.score(Z, y) == 1.0
 
 
-def test_iterations_are_limited_on_a_device_too():
+@pytest.mark.slow
+def test_iterations_are_limited_on_a_gpu_too():
     X, y = data(30_000, 5, 3)
     with pytest.warns(po.ConvergenceWarning):
         model = po.SoftmaxRegression(max_iter=2, device="gpu").fit(X, y)
@@ -114,7 +119,11 @@ def test_iterations_are_limited_on_a_device_too():
     assert best.objective < model.solution_.objective < best.trace[1].objective
 
 
-@pytest.mark.parametrize("solver", ["newton", "lbfgs", po.Newton(exact=True), "gd", "sgd"], ids=str)
+@pytest.mark.parametrize(
+    "solver",
+    ["newton", "sgd", *(pytest.param(each, marks=pytest.mark.slow) for each in ("lbfgs", po.Newton(exact=True), "gd"))],
+    ids=str,
+)
 def test_every_solver(solver):
     options = {"tol": 1e-10, "solver": solver, "random_state": 0}
     if solver in ("gd", "sgd"):
@@ -179,14 +188,19 @@ def test_partial_fit_reads_rows_on_the_host():
 @pytest.mark.parametrize(
     "options",
     [
-        {"prior": 1.0, "approximation": "laplace", "posterior": "full"},
         {"prior": "evidence", "approximation": "laplace"},
-        {"prior": "jeffreys"},
-        {"prior": 1.0, "approximation": "variational"},
-        {"prior": 1.0, "posterior": "kronecker"},
-        {"prior": 1.0, "posterior": "diagonal"},
-        {"prior": "ard", "approximation": "laplace"},
-        {},
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (
+                {"prior": 1.0, "approximation": "laplace", "posterior": "full"},
+                {"prior": "jeffreys"},
+                {"prior": 1.0, "approximation": "variational"},
+                {"prior": 1.0, "posterior": "kronecker"},
+                {"prior": 1.0, "posterior": "diagonal"},
+                {"prior": "ard", "approximation": "laplace"},
+                {},
+            )
+        ),
     ],
     ids=str,
 )
@@ -202,6 +216,7 @@ def test_the_posterior_is_the_same(options):
     np.testing.assert_allclose(model.predict_proba(few), host.predict_proba(few), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_laplace_at_its_mode():
     options = {"prior": 1.0, "approximation": "laplace", "posterior": "full", "tol": 1e-14}
     host, model = (po.BayesianSoftmaxRegression(**options, device=where).fit(X, Y) for where in (None, "gpu"))
@@ -211,15 +226,20 @@ def test_laplace_at_its_mode():
         np.testing.assert_allclose(end, expected, atol=1e-6)
 
 
-def test_label_noise_of_labels_on_the_device():
+@pytest.mark.slow
+def test_label_noise_of_labels_on_the_gpu():
     rows, labels = put(X[:500], Y[:500])
     options = {"prior": 1.0, "label_noise": 0.05}
     model = po.BayesianSoftmaxRegression(**options).fit(rows, labels)
     near(model.coef_, po.BayesianSoftmaxRegression(**options).fit(X[:500], Y[:500]).coef_, 1e-3)
 
 
-@pytest.mark.parametrize("covariance", ["full", "tied", "diagonal", "spherical", "auto"])
-@pytest.mark.parametrize("target", TARGETS)
+@thinned(
+    ("covariance", "target"),
+    [("full", "labels"), ("tied", "soft and weighted"), ("diagonal", "weighted")],
+    ["full", "tied", "diagonal", "spherical", "auto"],
+    TARGETS,
+)
 def test_gaussian_statistics_are_the_same(covariance, target):
     y, c = TARGETS[target]
     host = po.GaussianClassifier(covariance, estimate="mle").fit(X, y, sample_weight=c)
@@ -230,15 +250,15 @@ def test_gaussian_statistics_are_the_same(covariance, target):
     np.testing.assert_allclose(model.predict_proba(X), host.predict_proba(X), atol=1e-9)
 
 
-def test_gaussian_with_missing_values_and_rows_on_the_device():
+@pytest.mark.parametrize("covariance", ["diagonal", pytest.param("auto", marks=pytest.mark.slow)])
+def test_gaussian_with_missing_values_and_rows_on_the_gpu(covariance):
     holes = X.copy()
     holes[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
     rows, labels = put(holes, Y)
-    for covariance in ("diagonal", "auto"):
-        host = po.GaussianClassifier(covariance).fit(holes, Y)
-        model = po.GaussianClassifier(covariance).fit(rows, labels)
-        near(model.means_, host.means_, 1e-9)
-        assert model.solution_.structure == host.solution_.structure
+    host = po.GaussianClassifier(covariance).fit(holes, Y)
+    model = po.GaussianClassifier(covariance).fit(rows, labels)
+    near(model.means_, host.means_, 1e-9)
+    assert model.solution_.structure == host.solution_.structure
     with pytest.raises(ValueError, match="X contains NaN"):
         po.GaussianClassifier("full").fit(rows, labels)
 
@@ -271,9 +291,10 @@ def test_errors(make, monkeypatch):
             make(device="gpu").fit(X, Y)
 
 
-def test_a_fitted_model_holds_no_array_of_a_device():
-    rows, labels = put(X, Y)
-    for model in (po.SoftmaxRegression(), po.BayesianSoftmaxRegression(prior=1.0), po.GaussianClassifier("tied")):
+def test_a_fitted_model_holds_no_array_of_a_gpu():
+    rows, labels = put(X[:400], Y[:400])
+    bayes = po.BayesianSoftmaxRegression(approximation="laplace")
+    for model in (po.SoftmaxRegression(), bayes, po.GaussianClassifier("tied", estimate="mle")):
         assert b"jax" not in pickle.dumps(model.fit(rows, labels))
 
 
@@ -294,6 +315,7 @@ def compiled(caplog):
     return names
 
 
+@pytest.mark.slow
 def test_each_kernel_is_compiled_once_for_a_shape(compiled):
     X, y = data(21_000, 25, 5, seed=2)
     first = compiled(lambda: po.SoftmaxRegression(device="gpu").fit(X, y))

@@ -9,6 +9,8 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
+from tests.rows.combinations import thinned  # noqa: E402
+
 import posteriori  # noqa: E402
 from posteriori.gaussian.statistics import class_statistics  # noqa: E402
 from posteriori.maths.integrals import normal_nodes  # noqa: E402
@@ -46,10 +48,12 @@ class Case:
         self.rng = rng
 
 
-weights = pytest.mark.parametrize("weighted", [True, False], ids=["weighted", "unweighted"])
-labels = pytest.mark.parametrize("soft", [True, False], ids=["soft", "labels"])
-intercepts = pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
-shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
+weights = thinned(("weighted",), [(True,)], [True, False])
+intercepts = thinned(("intercept",), [(True,)], [True, False])
+weights_and_intercepts = thinned(("weighted", "intercept"), [(False, False)], [True, False], [True, False])
+shapes = pytest.mark.parametrize(
+    "shape", [pytest.param(shape, marks=() if shape == SHAPES[1] else pytest.mark.slow) for shape in SHAPES], ids=str
+)
 
 PARAMS = {
     softmax.observed_moments: lambda case: (case.K,),
@@ -126,8 +130,7 @@ def test_every_version_in_jax_is_found_and_tried():
 
 
 @pytest.mark.parametrize("kernel", PARAMS, ids=lambda kernel: kernel.__name__)
-@weights
-@intercepts
+@weights_and_intercepts
 def test_labels(kernel, weighted, intercept):
     check(kernel, Case((60, 5, 3), weighted, False, intercept))
 
@@ -154,10 +157,19 @@ def check(kernel, case):
         assert_alike(by_jax(kernel, case, params, case.P), expected, case.width)
 
 
-@pytest.mark.parametrize("kind", ["full", "pooled", "diagonal"])
-@weights
-@labels
-@pytest.mark.parametrize("far", [0.0, 1e7])
+@thinned(
+    ("kind", "weighted", "soft", "far"),
+    [
+        ("full", True, False, 1e7),
+        ("pooled", False, True, 0.0),
+        ("diagonal", True, True, 1e7),
+        ("full", False, False, 0.0),
+    ],
+    ["full", "pooled", "diagonal"],
+    [True, False],
+    [True, False],
+    [0.0, 1e7],
+)
 def test_statistics_of_each_kind(kind, weighted, soft, far):
     case = Case((500, 4, 3), weighted, soft)
     case.X += far
@@ -180,23 +192,20 @@ def test_missing_values_are_left_out_of_diagonal_statistics(weighted):
     assert np.isnan(by_jax(class_statistics, case, (case.K, "full")).means).any()
 
 
-@pytest.mark.parametrize("bytes_at_once", [1, 1 << 12, 1 << 20])
+@thinned(("bytes_at_once",), [(1 << 12,)], [1, 1 << 12, 1 << 20])
 def test_products_of_rows_with_themselves_are_the_same_however_few_are_made_at_once(bytes_at_once, monkeypatch):
     monkeypatch.setattr(device, "_BYTES_AT_ONCE", bytes_at_once)
-    case = Case((300, 3, 3))
+    case = Case((300 + bytes_at_once.bit_length(), 3, 3))  # a shape of its own, so that it is compiled anew
     for kernel in (pairs.pair_grams, pairs.log_det_slope, averages.averaged_moments):
-        jax.clear_caches()
         check(kernel, case)
-    jax.clear_caches()
 
 
-@weights
-@intercepts
+@weights_and_intercepts
 def test_pairs_of_many_classes(weighted, intercept):
     check(pairs.pair_grams, Case((50, 2, 20), weighted, intercept=intercept))
 
 
-@pytest.mark.parametrize("together", [1, 2, 3, 7])
+@thinned(("together",), [(2,)], [1, 2, 3, 7])
 def test_pairs_are_the_same_however_many_classes_are_multiplied_together(together, monkeypatch):
     case = Case((60 + together, 3, 7), True, intercept=True)  # a shape of its own, so that it is compiled anew
     monkeypatch.setattr(jax_kernels, "_COLUMNS", 3 * together)
@@ -281,8 +290,6 @@ def rows_by_jax(kernel, case, params):
 
 def test_rows_are_the_same_however_few_are_made_at_once(monkeypatch):
     monkeypatch.setattr(device, "_BYTES_AT_ONCE", 1 << 16)
-    jax.clear_caches()
-    case = Case((301, 3, 3))
+    case = Case((291, 3, 3))  # a shape of its own, so that it is compiled anew
     params = ROW_PARAMS[predictive.quasi](case)
     assert_alike(rows_by_jax(predictive.quasi, case, params), predictive.quasi(case.X, *params))
-    jax.clear_caches()
