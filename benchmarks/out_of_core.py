@@ -110,8 +110,9 @@ def measured(fit: str, path: str) -> dict[str, Any]:
 def single_passes(dataset: Any, model: Any) -> dict[str, float]:
     """Return the seconds of one pass, of reading alone and of arithmetic alone: the best of three of each."""
     from benchmarks.turns import timed
-    from posteriori.rows.arrow import DatasetStream, StreamFeatures
+    from posteriori.rows.arrow import StreamFeatures
     from posteriori.rows.memory import MemoryBlocks
+    from posteriori.rows.streams import DatasetStream
     from posteriori.softmax.kernels import expected_moments
     from posteriori.threads import one_blas_thread, usable_threads
 

@@ -10,9 +10,10 @@ import pyarrow.dataset as ds
 import pytest
 
 from posteriori.rows import arrow as streamed
-from posteriori.rows.arrow import DatasetStream, read_stream_for_fit
+from posteriori.rows.arrow import read_stream_for_fit
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.rows.pieces import numbers
+from posteriori.rows.streams import DatasetStream
 from posteriori.softmax import kernels
 from posteriori.threads import run_stream
 

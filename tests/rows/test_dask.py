@@ -12,7 +12,7 @@ da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
 from posteriori.rows import dask as dask_rows  # noqa: E402
-from posteriori.rows import products  # noqa: E402
+from posteriori.rows import dask_graph, products  # noqa: E402
 from posteriori.rows.blocks import Sums  # noqa: E402
 from posteriori.rows.dask import dask_column, is_dask, read_dask, read_dask_for_fit  # noqa: E402
 from posteriori.rows.memory import read_features  # noqa: E402
@@ -64,7 +64,7 @@ def all_moments(X, Y, c, theta):
 @pytest.mark.parametrize("edges", [(), (50,), (30, 60), (0, 40, 40, 101)])
 @pytest.mark.parametrize("kept", [True, False])
 def test_sums_are_those_of_all_rows_in_memory(edges, kept, monkeypatch):
-    monkeypatch.setattr(dask_rows, "_fit_in_memory", lambda n_bytes: kept)
+    monkeypatch.setattr(dask_rows, "fit_in_memory", lambda n_bytes: kept)
     X, y, c, theta = data()
     options = {"shift": X.mean(axis=0), "scale": 1.0 / X.std(axis=0)}
     blocks, memory = both_blocks(X, y, c, *edges, class_weight="balanced", **options)
@@ -101,7 +101,7 @@ def test_rows_are_read_once_if_they_fit_and_in_every_pass_otherwise(monkeypatch)
         dask_rows, "read_partition", lambda *args, read=dask_rows.read_partition: reads.append(1) or read(*args)
     )
     for kept, expected in ((True, 2), (False, 6)):
-        monkeypatch.setattr(dask_rows, "_fit_in_memory", lambda n_bytes, kept=kept: kept)
+        monkeypatch.setattr(dask_rows, "fit_in_memory", lambda n_bytes, kept=kept: kept)
         reads.clear()
         blocks, _ = both_blocks(X, y, c, 50)
         for _ in range(3):
@@ -119,14 +119,14 @@ def test_what_fits_is_judged_by_the_free_memory_of_the_workers(monkeypatch):
             raise AssertionError
 
     monkeypatch.setattr("dask.base.get_scheduler", lambda: Client().get)
-    assert dask_rows._fit_in_memory(300)
-    assert not dask_rows._fit_in_memory(301)
+    assert dask_graph.fit_in_memory(300)
+    assert not dask_graph.fit_in_memory(301)
 
 
 def test_what_fits_without_a_cluster_is_judged_by_this_machine(monkeypatch):
     monkeypatch.setattr("distributed.system.MEMORY_LIMIT", 1000)
-    assert dask_rows._fit_in_memory(500)
-    assert not dask_rows._fit_in_memory(501)
+    assert dask_graph.fit_in_memory(500)
+    assert not dask_graph.fit_in_memory(501)
 
 
 # Random rows

@@ -179,17 +179,17 @@ def test_bad_rows_are_named_and_nothing_is_fitted(table):
 
 
 def test_an_interrupted_fit_keeps_its_best_state(table, monkeypatch):
-    from posteriori.rows import dask as dask_rows
+    from posteriori.rows import dask_graph
 
     passes = []
 
-    def interrupted(graph, keys, run=dask_rows._run):
+    def interrupted(graph, keys, run=dask_graph.run_graph):
         passes.append(1)
         if len(passes) == 5:
             raise KeyboardInterrupt
         return run(graph, keys)
 
-    monkeypatch.setattr(dask_rows, "_run", interrupted)
+    monkeypatch.setattr(dask_graph, "run_graph", interrupted)
     model = po.SoftmaxRegression(solver="lbfgs")
     with pytest.raises(KeyboardInterrupt):
         model.fit(dd.from_pandas(table, npartitions=2), "kind", sample_weight="weight")
@@ -307,20 +307,20 @@ def test_answers_do_not_depend_on_the_number_of_workers(table, cluster):
 
 
 def test_a_worker_that_dies_in_the_middle_of_a_fit_changes_nothing(table, cluster, monkeypatch):
-    from posteriori.rows import dask as dask_rows
+    from posteriori.rows import dask_graph
 
     dask_table = dd.from_pandas(table, npartitions=4)
     alone = po.SoftmaxRegression(tol=1e-14).fit(dask_table, "kind")
     passes, held = [], {}
 
-    def fatal(graph, keys, run=dask_rows._run):
+    def fatal(graph, keys, run=dask_graph.run_graph):
         passes.append(1)
         if len(passes) == 3:
             held.update(cluster.has_what())
             os.kill(next(iter(cluster.run(os.getpid).values())), signal.SIGKILL)
         return run(graph, keys)
 
-    monkeypatch.setattr(dask_rows, "_run", fatal)
+    monkeypatch.setattr(dask_graph, "run_graph", fatal)
     with cluster.as_current(), dask.config.set(scheduler="distributed"):
         model = po.SoftmaxRegression(tol=1e-14).fit(dask_table, "kind")
     assert len(passes) > 3

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import posteriori as po
-from posteriori.rows import arrow
+from posteriori.rows import arrow, streams
 from posteriori.rows.engines import read_in_memory
 from posteriori.tables.encoder import TableEncoder
 
@@ -35,9 +35,9 @@ def scans(monkeypatch):
     """The columns of every scan, in their order."""
     found = []
     for name in ("batches", "shuffled"):
-        real = getattr(arrow.DatasetStream, name)
+        real = getattr(streams.DatasetStream, name)
         monkeypatch.setattr(
-            arrow.DatasetStream,
+            streams.DatasetStream,
             name,
             lambda self, columns, *args, real=real: found.append(columns) or real(self, columns, *args),
         )

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.rows.arrow import read_batches
-from posteriori.rows.schema import not_features
+from posteriori.rows.schema import ignored_columns
+from posteriori.rows.streams import record_batches
 from posteriori.tables.files import writing
 
 __all__ = ["labels_column", "predict_to", "prediction_columns"]
@@ -49,10 +49,7 @@ def predict_to(model: Any, dataset: Any, path: str | os.PathLike[str], *, keep: 
     """
     import pyarrow as pa
 
-    batches = read_batches(dataset, _ROWS)
-    if batches is None:
-        raise TypeError(f"dataset is a {type(dataset).__name__}: pass a pyarrow Dataset, Table or RecordBatchReader.")
-    names = dataset.schema.names
+    batches, names = record_batches(dataset, _ROWS), dataset.schema.names
     _require_kept(keep, names, prediction_columns(model.classes_, np.ones((1, len(model.classes_)))))
     unknown = _unknown(model, keep)
     n_rows = 0
@@ -84,7 +81,7 @@ def _unknown(model: Any, keep: Sequence[str]) -> list[str]:
     """Columns to keep that are no features of the model: it is not to see them."""
     known = getattr(model, "feature_names_in_", None)
     last = model[-1] if hasattr(model, "steps") else model
-    known = [] if known is None else [*known, *not_features(last)]
+    known = [] if known is None else [*known, *ignored_columns(last)]
     return [name for name in dict.fromkeys(keep) if name not in known]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from posteriori.report import charts
 from posteriori.report.page_parts import figure, labels_of, shortened, table
 from posteriori.rows.matrices import column_names, open_table, read_matrix
-from posteriori.rows.products import column_spreads
+from posteriori.rows.products import standard_deviations
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -82,7 +82,7 @@ def _spreads(model: Any, inner: Any, rows: nw.DataFrame[Any], features: Sequence
         matrix, _ = read_matrix(given)
     except (TypeError, ValueError):  # not numbers
         return None
-    return column_spreads(matrix) if matrix.shape[1] == inner.n_features_in_ else None
+    return standard_deviations(matrix) if matrix.shape[1] == inner.n_features_in_ else None
 
 
 def _coefficients_with_intervals(

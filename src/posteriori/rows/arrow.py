@@ -1,17 +1,16 @@
 """Data sets of Arrow, read anew in every pass: memory is bounded whatever the number of rows.
 
-Arrow reads ahead in threads of its own while ours work on the batches that have come, so that disk and arithmetic
-overlap. What is summed is added in the order of the rows: results depend neither on threads nor on chance.
+Arrow reads ahead while we work on the batches that have come, so that disk and arithmetic overlap. What is summed is
+added in the order of the rows: results depend neither on threads nor on chance.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,145 +28,24 @@ from posteriori.rows.pieces import (
     read_target_column,
     require_numbers,
 )
+from posteriori.rows.streams import Stream, is_stream, open_stream
 from posteriori.threads import run_stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "ENGINE",
-    "DatasetStream",
-    "Stream",
-    "StreamBlocks",
-    "StreamFeatures",
-    "open_stream",
-    "read_batches",
-    "read_stream_for_fit",
-    "stream_column",
-]
+__all__ = ["ENGINE", "StreamBlocks", "StreamFeatures", "read_stream_for_fit", "stream_column"]
 
 _BLOCK_BYTES = 4 << 20
 """Features and logits of one batch: what stays in the cache of a core."""
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
 """Fewest and most rows of a batch."""
-_AHEAD_BYTES = 64 << 20
-"""Bytes of features that are read before they are asked for."""
 _SAMPLE_BYTES = 32 << 20
 """Bytes of features of the random rows from which starts and preconditioners come."""
 _HELD_BYTES = 128 << 20
 """Up to here rows of a fit are held in memory instead of being read again: as read, and shifted and scaled."""
 _SHUFFLED_ROWS = 1 << 18
 """Rows that are mixed with one another before they are handed out in batches."""
-
-
-class Stream(Protocol):
-    """Rows that can be read again and again, as batches of Arrow."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
-
-    def batches(self, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
-        """All rows in their order, at most `size` at a time."""
-
-    def shuffled(self, columns: list[str], size: int, rng: np.random.Generator) -> Iterator[pa.RecordBatch]:
-        """All rows, larger parts of them in random order."""
-
-    def stamp(self) -> Any:
-        """What changes when the rows do, as far as that can be told without reading them."""
-
-
-class DatasetStream:
-    """The rows of a `pyarrow.dataset.Dataset`."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset, self.schema = dataset, dataset.schema
-
-    def batches(self, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
-        """All rows in their order."""
-        return _guarded(self.dataset.to_batches(**self._reading(columns, size)))
-
-    def shuffled(self, columns: list[str], size: int, rng: np.random.Generator) -> Iterator[pa.RecordBatch]:
-        """Files, and row groups of Parquet files, in random order; where rows are filtered, in their own."""
-        try:
-            fragments = list(self.dataset.get_fragments())
-        except ValueError:  # Arrow gives the parts of a filtered data set to nobody
-            yield from self.batches(columns, size)
-            return
-        parts = [part for each in fragments for part in (_row_groups(each) if hasattr(each, "row_groups") else [each])]
-        for i in rng.permutation(len(parts)):
-            yield from _guarded(parts[i].to_batches(schema=self.schema, **self._reading(columns, size)))
-
-    def stamp(self) -> Any:
-        """Sizes and times of local files."""
-        if not self._local:
-            return None
-        return [
-            (info.path, info.size, info.mtime_ns) for info in self.dataset.filesystem.get_file_info(self.dataset.files)
-        ]
-
-    @property
-    def _local(self) -> bool:
-        import pyarrow.fs as fs
-
-        return isinstance(getattr(self.dataset, "filesystem", None), fs.LocalFileSystem)
-
-    def _reading(self, columns: list[str], size: int) -> dict[str, Any]:
-        """How Arrow is to read: a little ahead. Of local Parquet files it would else hold whole row groups twice."""
-        import pyarrow.dataset as ds
-
-        ahead = int(np.clip(_AHEAD_BYTES / (8 * max(1, len(columns)) * size), 2, 16))
-        options = {"columns": columns, "batch_size": size, "batch_readahead": ahead, "fragment_readahead": 2}
-        if self._local and isinstance(self.dataset.format, ds.ParquetFileFormat):
-            how = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
-            options["fragment_scan_options"] = how
-        return options
-
-
-def _row_groups(fragment: Any) -> list[Any]:
-    return list(fragment.split_by_row_group())
-
-
-@runtime_checkable
-class Streamable(Protocol):
-    """Something that is not a data set of Arrow, but can be read like one: rows encoded while they are read."""
-
-    schema: Any
-
-    def stream(self) -> Stream:
-        """The rows as passes over the data read them."""
-
-
-def open_stream(X: Any) -> Stream:
-    """A data set of Arrow, or rows encoded while they are read, as a stream."""
-    if _is_reader(X):
-        raise TypeError(
-            "X is a RecordBatchReader, which can be read only once: pass a pyarrow Dataset, or X.read_all() if it fits "
-            "into memory; predict_to takes readers."
-        )
-    return DatasetStream(X) if _is_dataset(X) else X.stream()
-
-
-def read_batches(X: Any, size: int) -> Iterator[pa.RecordBatch] | None:
-    """All rows of a data set, a reader or a table of Arrow, once, `size` at a time; None if X is neither of them."""
-    arrow = sys.modules.get("pyarrow")
-    if _is_dataset(X):
-        return DatasetStream(X).batches(X.schema.names, size)
-    if _is_reader(X):
-        return (batch for batch in X if batch.num_rows)
-    if arrow is not None and isinstance(X, arrow.Table):
-        return (batch for batch in X.to_batches(max_chunksize=size) if batch.num_rows)
-    return None
-
-
-def _is_dataset(X: Any) -> bool:
-    dataset = sys.modules.get("pyarrow.dataset")
-    return dataset is not None and isinstance(X, dataset.Dataset)
-
-
-def _is_reader(X: Any) -> bool:
-    arrow = sys.modules.get("pyarrow")
-    return arrow is not None and isinstance(X, arrow.RecordBatchReader)
 
 
 class StreamFeatures(Features):
@@ -228,7 +106,7 @@ class ArrowEngine:
 
     def claims(self, X: Any, device: str | None) -> bool:
         """Data sets, rows encoded while they are read, and readers, which are refused when they are read."""
-        return _is_dataset(X) or _is_reader(X) or (isinstance(X, Streamable) and not isinstance(X, type))
+        return is_stream(X)
 
     def read(self, X: Any, drop: Collection[str]) -> StreamFeatures:
         """The features of new rows; nothing is read but the schema."""
@@ -459,22 +337,3 @@ def _mixed(pool: list[tuple[Any, Any, Any]], size: int, rng: np.random.Generator
     for start in range(0, len(X), size):
         rows = order[start : start + size]
         yield X[rows], None if Y is None else Y[rows], None if c is None else c[rows]
-
-
-def _guarded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches that have rows; what goes wrong while they are read is said as a sentence."""
-    import pyarrow as pa
-
-    iterator = iter(batches)
-    while True:
-        try:
-            batch = next(iterator, None)
-        except (pa.ArrowException, OSError) as error:
-            raise OSError(
-                f"The rows of X could not be read: {str(error).splitlines()[0]} Nothing was fitted or predicted; see "
-                "that all files are there, whole and of one schema."
-            ) from error
-        if batch is None:
-            return
-        if batch.num_rows:
-            yield batch

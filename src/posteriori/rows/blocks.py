@@ -174,9 +174,9 @@ class Preparable(Protocol):
     """What blocks can do besides if many passes are cheaper after some preparation."""
 
     def prepared(self) -> Blocks:
-        """The same rows, read, shifted and scaled once and held in memory, unless they are many; otherwise these."""
+        """Rows read, shifted and scaled once and held in memory, unless they are many; otherwise these blocks."""
 
 
 def prepared(blocks: Blocks) -> Blocks:
-    """The same rows, ready for many passes."""
+    """Blocks of the same rows, ready for many passes."""
     return blocks.prepared() if isinstance(blocks, Preparable) else blocks

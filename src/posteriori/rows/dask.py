@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import numpy as np
 
+from posteriori.rows.dask_graph import Partitions, as_shared, as_task, fit_in_memory
 from posteriori.rows.dask_tasks import (
     Part,
     Reader,
     Work,
-    add_sums,
     count_partition,
     count_rows,
     find_not_finite,
@@ -46,13 +45,8 @@ __all__ = [
     "is_dask_frame",
     "read_dask",
     "read_dask_for_fit",
-    "tree",
 ]
 
-_ADDED_AT_ONCE = 8
-"""Sums that one task adds: few tasks, and yet no worker must hold many sums."""
-_MEMORY_SHARE = 0.5
-"""Share of the workers' free memory for rows that are kept there."""
 _SAMPLE_BYTES = 64 << 20
 """Bytes of features of the random rows from which starts and preconditioners come."""
 _SHUFFLED_BYTES = 64 << 20
@@ -76,63 +70,6 @@ def _is_dask_vector(values: Any) -> bool:
     return (array is not None and isinstance(values, array.Array)) or (
         frame is not None and isinstance(values, frame.Series)
     )
-
-
-@dataclass(frozen=True)
-class Partitions:
-    """Partitions as (X, Y, c), on their workers or to be read there: the keys of Dask's tasks, and their graph.
-
-    A pass adds its own tasks to the graph and hands it to Dask's scheduler.
-    """
-
-    keys: list[Any]
-    graph: dict[Any, Any]
-
-    @classmethod
-    def of(cls, parts: list[Any], kept: bool) -> Partitions:
-        """From Delayed partitions; those to be kept are read now, and let go with this object."""
-        import dask
-        from dask.highlevelgraph import HighLevelGraph
-
-        if kept:
-            client = _client()
-            parts = list(dask.persist(*parts) if client is None else client.persist(parts))
-        return cls([part.key for part in parts], HighLevelGraph.merge(*(part.dask for part in parts)).to_dict())
-
-    def map(
-        self,
-        function: Callable[..., Any],
-        shared: Any,
-        wanted: Sequence[int] | np.ndarray | None = None,
-        own: Sequence[tuple[Any, ...]] | None = None,
-    ) -> list[Any]:
-        """``function(shared, part, *own)`` of the partitions wanted, or of all."""
-        tasks, keys = self._tasks(function, shared, range(len(self.keys)) if wanted is None else wanted, own)
-        return _run(self.graph | tasks, keys)
-
-    def sum(self, function: Callable[..., Any], shared: Any, wanted: Sequence[int] | np.ndarray) -> Any:
-        """The sum of ``function(shared, part)`` over the partitions wanted, in a tree given by their number."""
-        tasks, keys = self._tasks(function, shared, wanted, None)
-
-        def add(group: list[str]) -> str:
-            key = f"add_sums-{uuid4().hex}"
-            tasks[key] = (add_sums, group)
-            return key
-
-        total = tree(add, keys)
-        return _run(self.graph | tasks, [total])[0]
-
-    def _tasks(
-        self, function: Callable[..., Any], shared: Any, wanted: Any, own: Sequence[tuple[Any, ...]] | None
-    ) -> tuple[dict[Any, Any], list[str]]:
-        """One task for each partition wanted; what they share is a node of the graph, sent once to each worker."""
-        name, token = function.__name__, uuid4().hex
-        own = [()] * len(wanted) if own is None else own
-        tasks = {
-            f"{name}-{token}-{i}": (function, f"shared-{token}", self.keys[i], *mine)
-            for i, mine in zip(wanted, own, strict=True)
-        }
-        return tasks | {f"shared-{token}": shared}, list(tasks)
 
 
 class DaskFeatures(Features):
@@ -189,14 +126,14 @@ class DaskFeatures(Features):
         """The partitions as (X, Y, c) on their workers: kept there for a fit, if they fit."""
         if self._parts is not None and self._target is target:
             return self._parts
-        reader = _shared(Reader(self.names, self.n_features, Layout(()) if target is None else target.layout))
+        reader = as_shared(Reader(self.names, self.n_features, Layout(()) if target is None else target.layout))
         labels, weights, lengths = (
             [None] * len(self.rows) if given is None else given
             for given in (self.labels, self.weights, self.known_lengths)
         )
         each = zip(self.rows, labels, weights, range(len(self.rows)), lengths, strict=True)
-        parts = [_task(read_partition)(reader, *part) for part in each]
-        kept = target is not None and _fit_in_memory(sum(self.lengths) * (self.itemsize * self.n_features + 16))
+        parts = [as_task(read_partition)(reader, *part) for part in each]
+        kept = target is not None and fit_in_memory(sum(self.lengths) * (self.itemsize * self.n_features + 16))
         self._target, self._parts = target, Partitions.of(parts, kept)
         return self._parts
 
@@ -275,7 +212,7 @@ def read_dask(X: Any, *, drop: Collection[str] = ()) -> DaskFeatures:
         return _read_array(X)
     names = [name for name in _names(X) if name not in drop]
     require_numbers(_schema(X, names), names)
-    rows = X[names] if len(names) < len(X.columns) else X  # a selection would complain of partitions before we can
+    rows = X[names] if len(names) < len(X.columns) else X  # a selection would raise for partitions before we can
     return DaskFeatures(rows.to_delayed(), names, len(names))
 
 
@@ -299,10 +236,10 @@ def read_dask_for_fit(
     if of_weights == of_labels:
         of_weights = f"{of_weights} (weights)"  # both are columns of one batch, by these names
     layout = Layout(tuple(features.names or ()), of_labels, of_weights)
-    reader = _shared(Reader(features.names, features.n_features, layout))
+    reader = as_shared(Reader(features.names, features.n_features, layout))
     weights = features.weights or [None] * len(features.rows)
     each = zip(label_rows, features.labels, weights, range(len(features.rows)), strict=True)
-    counts = dask.compute(*[_task(count_partition)(reader, *part) for part in each])
+    counts = dask.compute(*[as_task(count_partition)(reader, *part) for part in each])
     target = read_target_column(_merged(counts, features.n_features), layout, classes, class_weight)
     features.known_lengths = [count.n_rows for count in counts]
     return features, target
@@ -449,7 +386,7 @@ def _read_array(X: Any) -> DaskFeatures:
 
 
 def _names(X: Any) -> list[str]:
-    """Of the columns of a DataFrame."""
+    """Names of the columns of a DataFrame, which must be strings and differ."""
     names = list(X.columns)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ValueError(f"The columns of X must have names that are strings and differ, got {names[:10]}.")
@@ -551,56 +488,3 @@ def _merged(counts: Sequence[LabelCounts], n_features: int) -> LabelCounts:
 
 def _refuse_empty(n_features: int) -> None:
     raise ValueError(f"Found array with 0 sample(s) (shape=(0, {n_features})) while a minimum of 1 is required.")
-
-
-def _fit_in_memory(n_bytes: float) -> bool:
-    """Whether so many bytes fit beside what the workers hold; without a cluster, in the memory of this machine."""
-    client = _client()
-    if client is None:
-        try:
-            from distributed.system import MEMORY_LIMIT
-        except ImportError:
-            return False
-        return n_bytes <= _MEMORY_SHARE * MEMORY_LIMIT
-    free = 0.0
-    for worker in client.scheduler_info(n_workers=-1)["workers"].values():
-        limit = worker["memory_limit"] or np.inf  # 0: none is set
-        free += max(0.0, limit - worker.get("metrics", {}).get("memory", 0))
-    return n_bytes <= _MEMORY_SHARE * free
-
-
-def _client() -> Any:
-    """The client of the cluster that is to compute, or None for Dask's schedulers on this machine."""
-    from dask.base import get_scheduler
-
-    client = getattr(get_scheduler(), "__self__", None)  # the scheduler of a cluster is a method of its client
-    return client if hasattr(client, "scheduler_info") else None
-
-
-def _task(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as a task of Dask's; its arguments are not looked through for others, but for lists of them."""
-    from dask import delayed
-
-    return delayed(function, pure=False)
-
-
-def _shared(value: Any) -> Any:
-    """One value that many tasks use, sent once."""
-    from dask import delayed
-
-    return delayed(value, name=f"shared-{uuid4().hex}", traverse=False)
-
-
-def tree(merge: Callable[[list[Any]], Any], parts: list[Any]) -> Any:
-    """Neighbours merged, a few at a time, until one is left; who is merged with whom depends on their number alone."""
-    while len(parts) > 1:
-        parts = [merge(parts[i : i + _ADDED_AT_ONCE]) for i in range(0, len(parts), _ADDED_AT_ONCE)]
-    return parts[0]
-
-
-def _run(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
-    """The results of some tasks of a graph, by the scheduler that Dask has been told to use, else by its threads."""
-    from dask.base import get_scheduler
-    from dask.threaded import get
-
-    return list((get_scheduler() or get)(graph, keys))

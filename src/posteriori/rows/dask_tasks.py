@@ -145,7 +145,7 @@ def _aligned(values: Any) -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """As in memory: overflow is found in the sums, and BLAS keeps to one thread."""
+    """Conditions as in memory: overflow is found in the sums, and BLAS keeps to one thread."""
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         yield
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -15,7 +16,7 @@ from posteriori.rows import arrow, dask, gpu, memory
 from posteriori.rows.features import Engine, Features
 from posteriori.rows.matrices import is_table, open_table
 from posteriori.rows.memory import MemoryFeatures
-from posteriori.rows.schema import check_features, not_features
+from posteriori.rows.schema import check_features, ignored_columns
 from posteriori.rows.target import Target
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "read_in_memory_for_fit",
     "read_labels",
     "require_in_memory",
+    "take_rows",
     "without_column",
 ]
 
@@ -59,7 +61,7 @@ def read_for_fit(
 def read_for_prediction(estimator: Any, X: Any, device: str | None = "cpu") -> Features:
     """The features of new rows, checked against those of the fit."""
     check_is_fitted(estimator)
-    features = engine_for(X, device).read(X, not_features(estimator))
+    features = engine_for(X, device).read(X, ignored_columns(estimator))
     check_features(estimator, features)
     return features
 
@@ -103,6 +105,11 @@ def label_vector(y: Any) -> np.ndarray:
     labels = column_or_1d(y, warn=True)
     check_classification_targets(labels)
     return labels
+
+
+def take_rows(X: Any, rows: np.ndarray) -> Any:
+    """Some rows of a table, array or list in memory, by their numbers."""
+    return open_table(X)[rows].to_native() if is_table(X) else _safe_indexing(X, rows)
 
 
 def without_column(X: Any, y: Any) -> Any:

@@ -36,7 +36,7 @@ class Extremes:
 
 @kernel(reads_labels=False, jax_version="posteriori.rows.gpu_arrays:extremes")
 def extremes(X: Any, Y: Any, c: np.ndarray | None) -> Extremes:
-    """Of the rows with a weight: a kernel for `Blocks.map_sum`."""
+    """Extremes of the rows of positive weight: a kernel for `Blocks.map_sum`."""
     if c is not None and not c.all():
         X = X[c > 0]
     if X.shape[0] == 0:

@@ -88,7 +88,7 @@ def jax_kernel(
     return made
 
 
-# Rows where they lie
+# Rows where they are
 
 
 @partial(jax.jit, static_argnames=("size",))
@@ -256,7 +256,7 @@ def weighted_grams(X: jax.Array, weights: jax.Array, with_intercept: bool) -> ja
 def grams_of(
     weigh: Callable[..., jax.Array], M: int, X: jax.Array, with_intercept: bool, *values: jax.Array | None
 ) -> jax.Array:
-    """The same for weights that ``weigh(*values)`` makes of some values of the rows, some rows at a time.
+    """`weighted_grams` for weights that ``weigh(*values)`` makes of values of the rows, some rows at a time.
 
     Products of rows w_mn x_n, side by side, with rows x_n. The intercept is added apart: its one would leave rows of
     odd length in memory.

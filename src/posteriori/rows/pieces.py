@@ -295,7 +295,7 @@ def _weights(column: Any) -> np.ndarray:
 
 
 def _codes(column: Any, layout: Layout) -> np.ndarray:
-    """Of each label, its index among the classes."""
+    """The index of each label among the classes."""
     import pyarrow.compute as pc
 
     found = pc.index_in(_plain(column), value_set=layout.labels)

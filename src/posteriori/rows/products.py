@@ -17,7 +17,6 @@ from posteriori.rows.blocks import kernel
 __all__ = [
     "add_intercept",
     "as_dense",
-    "column_spreads",
     "contract",
     "gram",
     "is_sparse",
@@ -26,6 +25,7 @@ __all__ = [
     "quadratic_forms",
     "split",
     "squared",
+    "standard_deviations",
     "weighted_grams",
 ]
 
@@ -45,8 +45,8 @@ def squared(X: Any) -> Any:
     return X.power(2) if sp.issparse(X) else X * X
 
 
-def column_spreads(X: Any) -> np.ndarray:
-    """Standard deviation of each column, (D,); in a dense matrix of the values that are finite."""
+def standard_deviations(X: Any) -> np.ndarray:
+    """The standard deviation of each column, (D,), over its values that are there."""
     if sp.issparse(X):
         return np.sqrt(mean_variance_axis(sp.csr_matrix(X), axis=0)[1])
     known = np.isfinite(X)
@@ -123,7 +123,7 @@ def weighted_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndar
 
 
 def packed_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:
-    """The same, packed into (m, D' (D' + 1) / 2) where there are few features: what sums over blocks should carry."""
+    """`weighted_grams` packed into (m, D' (D' + 1) / 2) where there are few features: what sums over blocks carry."""
     D = X.shape[1] + with_intercept
     if sp.issparse(X) or D > quadratic.PACKED_FEATURES:
         grams = np.stack([gram(X, w, with_intercept) for w in weights])

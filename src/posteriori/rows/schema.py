@@ -1,7 +1,7 @@
 """The columns of a fit, remembered by an estimator and checked whenever it is given rows again.
 
 An estimator has ``n_features_in_`` and, fitted with a table, ``feature_names_in_``. The columns that were named as
-target and weights are no features: they are remembered too, and left out of the rows of a prediction.
+target and weights are not features: they are remembered too, and left out of the rows of a prediction.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 
 from posteriori.rows.features import Features
 
-__all__ = ["adopt_features", "check_features", "copy_features", "not_features", "remember_features"]
+__all__ = ["adopt_features", "check_features", "copy_features", "ignored_columns", "remember_features"]
 
 _NOT_FEATURES = "_not_features"
-"""The attribute for columns that are no features; stored models have it under this name."""
+"""The attribute for columns that are not features; stored models have it under this name."""
 
 
 def remember_features(estimator: Any, features: Features, named: list[str]) -> None:
@@ -29,9 +29,9 @@ def remember_features(estimator: Any, features: Features, named: list[str]) -> N
         del estimator.feature_names_in_
 
 
-def not_features(estimator: Any) -> list[str]:
-    """The columns that were named as target and weights in the fit."""
-    return getattr(estimator, _NOT_FEATURES, [])
+def ignored_columns(estimator: Any) -> list[str]:
+    """Columns that a fitted estimator takes for the target or the weights, not for features; none if it has no such."""
+    return list(getattr(estimator, _NOT_FEATURES, ()))
 
 
 def check_features(estimator: Any, features: Features) -> None:
@@ -63,7 +63,7 @@ def adopt_features(meta: Any, estimator: Any) -> None:
 def copy_features(estimator: Any, other: Any) -> None:
     """Give an estimator all that another one remembers about the columns of its fit."""
     adopt_features(estimator, other)
-    setattr(estimator, _NOT_FEATURES, not_features(other))
+    setattr(estimator, _NOT_FEATURES, ignored_columns(other))
 
 
 def _difference(given: list[str], expected: list[str]) -> str:

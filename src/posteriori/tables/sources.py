@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from posteriori.rows.arrow import DatasetStream, read_batches
-from posteriori.rows.dask import is_dask_frame, tree
+from posteriori.rows.dask import is_dask_frame
+from posteriori.rows.dask_graph import tree
 from posteriori.rows.dask_tasks import in_partition
 from posteriori.rows.matrices import hand_over, is_table, open_table, read_matrix, require_shape
 from posteriori.rows.pieces import require_unique
+from posteriori.rows.streams import DatasetStream, record_batches
 from posteriori.tables.columns import EMPTY
 from posteriori.tables.encode import encode
 from posteriori.tables.plans import Encoding
@@ -194,7 +195,7 @@ class ReaderSource:
 
     def batches(self) -> Iterator[Batch]:
         """All rows, batch by batch."""
-        for batch in read_batches(self.X, _ROWS) or ():
+        for batch in record_batches(self.X, _ROWS):
             yield dict(zip(batch.schema.names, batch.columns, strict=True))
 
     def summaries(self, skip: Collection[str] = ()) -> list[Summary]:
