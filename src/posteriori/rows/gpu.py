@@ -112,7 +112,7 @@ def read_gpu_features(X: Any, *, drop: Collection[str] = ()) -> GpuFeatures:
 def read_gpu_target(
     y: Any, *, n_rows: int, classes: Any = None, sample_weight: Any = None, class_weight: Any = None
 ) -> Target:
-    """The target of rows on a GPU; integer labels that are there are numbered there, and only distinct ones are read."""
+    """The target of rows on a GPU; integer labels that are there are numbered there: only distinct ones are read."""
     if not dlpack.on_gpu(y):
         return _read_on_host(y, n_rows, classes, sample_weight, class_weight)
     labels = dlpack.as_jax(y)
