@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.softmax.coordinates import Coordinates
-from posteriori.softmax.objective import ObservedMoments
+from posteriori.softmax.moments import ObservedMoments
 from posteriori.softmax.precision import DiagonalPrecision, KroneckerPrecision, MatrixPrecision
 from posteriori.softmax.priors import WEAK, GaussianPrior, Prior
 

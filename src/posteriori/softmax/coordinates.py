@@ -8,7 +8,7 @@ import numpy as np
 
 from posteriori.rows.blocks import Blocks
 from posteriori.rows.extremes import extremes
-from posteriori.softmax.objective import ObservedMoments
+from posteriori.softmax.moments import ObservedMoments
 
 __all__ = ["Coordinates"]
 

@@ -88,7 +88,7 @@ class Evidence:
         problem = self.problem_at(u)
         theta = self.theta
         if self.found is None:
-            H_lik = problem.likelihood_hessian(theta, class_basis(problem))
+            H_lik = problem.curvature.likelihood_hessian(theta, class_basis(problem))
         else:
             H_lik = self.found.likelihood_hessian
             change = u - self.path[-1].u
@@ -109,7 +109,7 @@ class Evidence:
         a = np.exp(u)
         blocks = posterior.inner.reshape(J, width, J, width)
         variance = np.einsum("idid->d", blocks)
-        pull = posterior.solve(problem.log_det_slope(theta, posterior.packed_forms))
+        pull = posterior.solve(problem.curvature.log_det_slope(theta, posterior.packed_forms))
         values, pulls = theta, pull
         if self.centre is not None:  # of w . c + b in place of b
             variance[-1] = np.einsum("idie,d,e->", blocks, self.centre, self.centre, optimize=True)

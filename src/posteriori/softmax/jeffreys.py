@@ -32,7 +32,7 @@ class JeffreysProblem:
     def posterior(self, theta: np.ndarray) -> FullPosterior:
         """N(theta, H_lik^{-1}); fails where the likelihood leaves a direction free."""
         if self._last is None or self._last[0] is not theta:
-            H = self.problem.likelihood_hessian(theta, self.basis)
+            H = self.problem.curvature.likelihood_hessian(theta, self.basis)
             posterior = FullPosterior(theta, H, self.basis)
             # what is left of a coefficient's information once the others are known: none, but for rounding
             if (posterior.factor.diagonal() ** 2 < _COLLINEAR * H.diagonal()).any():
@@ -47,7 +47,7 @@ class JeffreysProblem:
             posterior = self.posterior(theta)
         except np.linalg.LinAlgError:
             return np.inf, gradient
-        slope = self.problem.log_det_slope(theta, posterior.packed_forms)
+        slope = self.problem.curvature.log_det_slope(theta, posterior.packed_forms)
         return value - 0.5 * posterior.log_det, gradient - 0.5 * slope
 
 

@@ -13,7 +13,8 @@ from posteriori.rows.extremes import extremes
 from posteriori.rows.features import AnyFeatures
 from posteriori.rows.target import Target
 from posteriori.softmax.coordinates import Coordinates
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
+from posteriori.softmax.moments import ObservedMoments
+from posteriori.softmax.objective import SoftmaxObjective
 
 __all__ = ["StandardLikelihood", "standard_likelihood"]
 

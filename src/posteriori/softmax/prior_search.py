@@ -170,7 +170,7 @@ def _end(objective: SoftmaxObjective, theta: np.ndarray, status: Status, gap: fl
         objective=value,
         gradient_norm=norm,
         gap=gap,
-        gap_bound=objective.gap_bound(gradient),
+        gap_bound=objective.certificate.gap_bound(gradient),
         n_iter=n_iter,
         n_passes=objective.blocks.n_passes,
         trace=[TraceEntry(value, norm, gap)],

@@ -11,9 +11,10 @@ from sklearn.utils import check_random_state
 
 from posteriori.rows.features import AnyFeatures
 from posteriori.rows.target import Target
+from posteriori.softmax.certificate import separated_classes
 from posteriori.softmax.coordinates import Coordinates
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
-from posteriori.softmax.separation import separated_classes
+from posteriori.softmax.moments import ObservedMoments
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.solvers.newton import Newton, newton_direction
 from posteriori.solvers.solution import Iterate, Solution, Status, TraceEntry, run
 from posteriori.solvers.solver import Solver
@@ -75,7 +76,7 @@ def solve(
             separation = separated_classes(objective.blocks, recession, np.sqrt(objective.observed.variance))
         else:
             theta, bound = _bounded(objective, theta)
-    theta = objective.least_norm(theta)
+    theta = objective.certificate.least_norm(theta)
     value, gradient = objective.value_gradient(theta)
     norm = float(np.linalg.norm(gradient))
     trace.append(TraceEntry(value, norm, gap))
@@ -94,11 +95,11 @@ def solve(
 
 def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | None:
     """A direction along which J falls for ever, if there is one: looked for where Newton's method would go."""
-    if objective.free is None:
+    if objective.certificate.free is None:
         return None
     for now in islice(Newton().steps(objective, theta, 0.0), 30):
         step = newton_direction(objective, now.theta, now.gradient)
-        found = objective.separated(now.theta, step.direction)
+        found = objective.certificate.separated(now.theta, step.direction)
         if found is not None:
             return found
         if step.decrement <= 1e-14 * abs(now.objective):
@@ -109,9 +110,9 @@ def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | N
 def _bounded(objective: SoftmaxObjective, theta: np.ndarray) -> tuple[np.ndarray, float | None]:
     """Theta with its free intercepts solved for, and the rigorous bound on J - J* there."""
     if objective.has_intercept and not objective.precision[:, -1].any():
-        settled = objective.settle_intercepts(theta)
+        settled = objective.certificate.settle_intercepts(theta)
         if settled is None:
             return theta, None
         theta = settled
     _, gradient = objective.value_gradient(theta)
-    return theta, objective.gap_bound(gradient)
+    return theta, objective.certificate.gap_bound(gradient)

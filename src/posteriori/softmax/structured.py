@@ -68,5 +68,7 @@ def structured_posterior(
 def _diagonal_posterior(objective: SoftmaxObjective, theta: np.ndarray) -> DiagonalPosterior:
     prior = objective.prior
     if isinstance(prior, DiagonalPrecision) and prior.centre is not None:
-        return DiagonalPosterior(theta, objective.centred_diagonal(theta, prior.centre) + prior.values, prior.centre)
-    return DiagonalPosterior(theta, objective.diagonal(theta) + objective.precision)
+        return DiagonalPosterior(
+            theta, objective.curvature.centred_diagonal(theta, prior.centre) + prior.values, prior.centre
+        )
+    return DiagonalPosterior(theta, objective.curvature.diagonal(theta) + objective.precision)

@@ -137,7 +137,7 @@ def _parts() -> list[Stored]:
         Stored("BayesianSolution", "posteriori.solvers.solution", "fields"),
         Stored("TraceEntry", "posteriori.solvers.solution", "fields"),
         Stored("EvidencePoint", "posteriori.softmax.evidence", "fields"),
-        Stored("SeparatedClasses", "posteriori.softmax.separation", "fields"),
+        Stored("SeparatedClasses", "posteriori.softmax.certificate", "fields"),
         # solvers
         Stored("Automatic", "posteriori.solvers.automatic", "fields"),
         Stored("Newton", "posteriori.solvers.newton", "fields"),
