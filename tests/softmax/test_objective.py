@@ -293,7 +293,7 @@ def test_settled_intercepts_have_no_slope(seed, size):
     rng = np.random.default_rng(seed)
     theta = size * rng.normal(size=(K, D + 1))
     sizes = problem.observed.class_sizes
-    for _ in range(20):  # proportional fitting: a start in the neighbourhood
+    for _ in range(100):  # proportional fitting: a start in the neighbourhood
         ratio = sizes / (sizes + problem.value_gradient(theta)[1][:, -1])
         theta = np.c_[theta[:, :D], theta[:, D] + np.log(ratio)]
     theta = np.c_[theta[:, :D], theta[:, D] + 0.1 * rng.normal(size=K)]

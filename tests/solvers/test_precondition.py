@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.solvers.problems import softmax_problem
 
 from posteriori.rows.features import Features
 from posteriori.rows.target import Target
-from posteriori.softmax.solve import softmax_problem
 from posteriori.solvers.conjugate_gradient import conjugate_gradient
 from posteriori.solvers.precondition import class_blocks, kronecker
 
@@ -166,7 +166,7 @@ def test_input_is_left_alone(make):
 
 def softmax(X, y, precision):
     target = Target(np.arange(len(precision)), y, None, None)
-    return softmax_problem(Features(X, None), target, precision, 1)[0]
+    return softmax_problem(Features(X, None), target, precision)
 
 
 def test_kronecker_factors_of_very_many_features():

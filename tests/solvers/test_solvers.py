@@ -12,13 +12,13 @@ import mpmath as mp
 import numpy as np
 import pytest
 from sklearn.base import clone
+from tests.solvers.problems import softmax_problem, solve
 
 from posteriori import SoftmaxRegression
 from posteriori.rows.features import Features
 from posteriori.rows.target import Target
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.precision import DiagonalPrecision
-from posteriori.softmax.solve import softmax_problem, solve
 from posteriori.solvers.automatic import Automatic
 from posteriori.solvers.gradient_descent import GradientDescent
 from posteriori.solvers.lbfgs import LBFGS
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 def objective(X, Y, precision, mean=None, weights=None):
     codes, probs = (Y, None) if Y.ndim == 1 else (None, Y)
     target = Target(np.arange(len(precision)), codes, probs, weights)
-    problem, _ = softmax_problem(Features(X, None), target, precision, 1)
+    problem = softmax_problem(Features(X, None), target, precision)
     return problem if mean is None else SoftmaxObjective(problem.blocks, problem.observed, problem.precision, mean)
 
 

@@ -64,16 +64,16 @@ def mode(
     """
     value, gradient = problem.value_gradient(theta)
     posterior = full_posterior(problem, theta, H_lik)
-    last = np.inf
+    gap_before = np.inf
     for _ in range(max_iter):
         direction = -posterior.solve(gradient)
         gap = -0.5 * float(np.vdot(gradient, direction))
         if gap <= tol * abs(value):
             return theta, True
-        if gap > _STALE * last:
+        if gap > _STALE * gap_before:
             posterior = full_posterior(problem, theta, problem.curvature.likelihood_hessian(theta, posterior.basis))
             direction = -posterior.solve(gradient)
-        last = gap
+        gap_before = gap
         found = line_search(problem.value_gradient, theta, value, gradient, direction, flat=0.5)
         if found is None:  # down to rounding
             return theta, gap <= 1e-10 * abs(value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from posteriori.rows.products import as_dense
 from posteriori.rows.target import Target
 from posteriori.solvers.stochastic import Averaged, RunningMoments, scaled_direction, shrunk
 
@@ -49,14 +49,13 @@ class Sequential:
         at_once = max(1, min(_ROWS_AT_ONCE, _VALUES_AT_ONCE // X.shape[1]))
         for start in range(0, X.shape[0], at_once):
             rows = slice(start, start + at_once)
-            block = X[rows].toarray() if sp.issparse(X) else np.asarray(X[rows], dtype=np.float64)
+            block = np.asarray(as_dense(X[rows]), dtype=np.float64)
             self.moments.add(block, weights[rows])
             self._steps(block, target.one_hot(rows), weights[rows])
 
     def _count_pass(self, X: Any) -> None:
         """Recognise a call that begins with the rows of the very first one as the start of another pass."""
-        head = X[: min(8, X.shape[0])]
-        head = head.toarray() if sp.issparse(head) else np.array(head, dtype=np.float64)
+        head = np.array(as_dense(X[: min(8, X.shape[0])]), dtype=np.float64)
         if self._first_rows is None:
             self._first_rows = head
         elif np.array_equal(head, self._first_rows):
