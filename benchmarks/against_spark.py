@@ -67,7 +67,8 @@ def generate(path: Path, N: int, D: int, K: int) -> tuple[np.ndarray, np.ndarray
 def objective(theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> float:
     """Return J of (K, D + 1) parameters; classes' weights are centred first, which changes no probability."""
     from posteriori.rows.memory import MemoryBlocks
-    from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
+    from posteriori.softmax.moments import ObservedMoments
+    from posteriori.softmax.objective import SoftmaxObjective
 
     W = theta - theta.mean(axis=0)
     K, D = W.shape[0], X.shape[1]

@@ -207,7 +207,7 @@ def test_samples_estimate_sums_over_all_rows(engine, c):
 @weights
 def test_rows_drawn_as_in_memory_are_those_of_memory(engine, c):
     for example in examples(engine, c=c):
-        blocks, target = blocks_of(example)
+        blocks, _ = blocks_of(example)
         theirs = whole(X, c=c)
         mine = blocks.sample(30, np.random.default_rng(3), as_in_memory=True)
         for a, b in zip(
@@ -215,9 +215,8 @@ def test_rows_drawn_as_in_memory_are_those_of_memory(engine, c):
         ):
             np.testing.assert_allclose(products.as_dense(a), b, rtol=1e-12)
         for n_rows in (0, 7, 50, 1000):
-            drawn = random_rows(blocks, target, n_rows, np.random.default_rng(1))
-            _, memory_target = blocks_of(memory.ENGINE.examples(X, Y, c)[0])
-            expected = random_rows(theirs, memory_target, n_rows, np.random.default_rng(1))
+            drawn = random_rows(blocks, n_rows, np.random.default_rng(1))
+            expected = random_rows(theirs, n_rows, np.random.default_rng(1))
             assert drawn[0].shape == expected[0].shape
             if n_rows:
                 np.testing.assert_allclose(products.as_dense(drawn[0]), expected[0], atol=1e-12)
@@ -227,13 +226,13 @@ def test_rows_drawn_as_in_memory_are_those_of_memory(engine, c):
 
 def test_rows_are_taken_by_number(engine):
     for example in examples(engine, c=C):
-        blocks, target = blocks_of(example)
+        blocks, _ = blocks_of(example)
         rows = np.array([0, 16, 17, 18, 40, N - 1])
         taken, labels, weight = blocks.take(rows)
         np.testing.assert_allclose(products.as_dense(taken), X[rows], atol=1e-12)
         np.testing.assert_array_equal(labels, Y[rows])
         np.testing.assert_allclose(weight, C[rows])
-        assert target.n_weighted == np.count_nonzero(C)
+        assert blocks.n_weighted == np.count_nonzero(C)
         numbered = np.flatnonzero(C)[[0, 3, 20]]
         np.testing.assert_array_equal(numbers_of(blocks.take(np.array([0, 3, 20]), weighted=True)[0]), numbered)
 
@@ -246,10 +245,10 @@ def test_class_weights_multiply_row_weights(engine):
         )
         blocks = features.blocks(target, K)
         assert_same(blocks.map_sum(host_kernel, THETA), host_kernel(X, Y, C * factors[Y], THETA))
-        _, labels, weight = random_rows(blocks, target, 20, np.random.default_rng(0))
+        _, labels, weight = random_rows(blocks, 20, np.random.default_rng(0))
         assert len(labels) == 20
         assert (weight > 0).all()
-        assert target.n_weighted == np.count_nonzero(C * factors[Y])
+        assert blocks.n_weighted == np.count_nonzero(C * factors[Y])
 
 
 def test_a_declared_class_without_rows_keeps_its_place(engine):
@@ -294,9 +293,10 @@ def test_only_rows_on_a_gpu_run_programs_there(engine):
         assert (least_sample(blocks) > 0) == on_gpu
 
 
-def test_blocks_have_nine_members():
+def test_blocks_have_what_every_engine_must_have():
     members = {name for name in (*vars(Blocks), *Blocks.__annotations__) if not name.startswith("_")}
-    assert members == {"n_rows", "n_features", "sparse", "n_passes", "map_sum", "map_rows", "batches", "sample", "take"}
+    of_rows = {"n_rows", "n_weighted", "n_features", "sparse", "n_passes"}
+    assert members == of_rows | {"map_sum", "map_rows", "batches", "sample", "take"}
 
 
 # Labels and refusals

@@ -21,7 +21,7 @@ from posteriori.rows.blocks import Sums, facts_of  # noqa: E402
 from posteriori.rows.extremes import extremes  # noqa: E402
 from posteriori.rows.gpu import jax_version  # noqa: E402
 from posteriori.rows.gpu_arrays import JaxKernel  # noqa: E402
-from posteriori.softmax import averages, jax_kernels, likelihood, pairs, predictive  # noqa: E402
+from posteriori.softmax import jax_kernels, likelihood, pairs, predictive  # noqa: E402
 from posteriori.softmax import kernels as softmax  # noqa: E402
 from posteriori.softmax.posterior import FullPosterior  # noqa: E402
 
@@ -74,7 +74,7 @@ PARAMS = {
     extremes: lambda case: (),
     pairs.pair_grams: lambda case: (case.theta,),
     pairs.log_det_slope: lambda case: (case.theta, case.forms),
-    averages.averaged_moments: lambda case: (case.theta, case.forms, case.nodes),
+    pairs.averaged_moments: lambda case: (case.theta, case.forms, case.nodes),
     class_statistics: lambda case: (case.K, "full"),
     likelihood.between: lambda case: (np.array([0]), case.X[:1].min(axis=0)[:1], case.X.max(axis=0)[:1]),
 }
@@ -196,7 +196,7 @@ def test_missing_values_are_left_out_of_diagonal_statistics(weighted):
 def test_products_of_rows_with_themselves_are_the_same_however_few_are_made_at_once(bytes_at_once, monkeypatch):
     monkeypatch.setattr(device, "_BYTES_AT_ONCE", bytes_at_once)
     case = Case((300 + bytes_at_once.bit_length(), 3, 3))  # a shape of its own, so that it is compiled anew
-    for kernel in (pairs.pair_grams, pairs.log_det_slope, averages.averaged_moments):
+    for kernel in (pairs.pair_grams, pairs.log_det_slope, pairs.averaged_moments):
         check(kernel, case)
 
 

@@ -311,10 +311,10 @@ def test_wrong_priors_are_refused(prior, match):
 
 
 def test_an_evidence_search_that_ends_early_warns_and_says_where(monkeypatch):
-    from posteriori.softmax import prior_search
+    from posteriori.softmax import evidence
 
-    real = prior_search.maximise_evidence
-    monkeypatch.setattr(prior_search, "maximise_evidence", lambda *given: real(*given) and False)
+    real = evidence.maximise_evidence
+    monkeypatch.setattr(evidence, "maximise_evidence", lambda *given: real(*given) and False)
     with pytest.warns(ConvergenceWarning, match="ended before its top"):
         model = BayesianSoftmaxRegression("ard").fit(X, Y)
     assert model.solution_.evidence_converged is False

@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.softmax.coordinates import Coordinates
-from posteriori.softmax.objective import ObservedMoments
+from posteriori.softmax.moments import ObservedMoments
 
 K, D, N = 3, 4, 25
 

@@ -10,7 +10,9 @@ from scipy.special import logsumexp, softmax
 from posteriori.maths.integrals import normal_nodes
 from posteriori.rows import memory
 from posteriori.rows.memory import MemoryBlocks
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
+from posteriori.softmax.importance import objective_values
+from posteriori.softmax.moments import ObservedMoments
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrasts, pair_forms
 from posteriori.softmax.precision import DiagonalPrecision, KroneckerPrecision, MatrixPrecision
 
@@ -99,7 +101,7 @@ def test_parts_of_the_hessian_that_precondition(precision, mean):
     """Class blocks hold what the prior couples within a class, but not its diagonal."""
     problem, theta = objective(precision, mean), point() / 20
     H = (naive_hessian(theta) + precision.matrix(np.eye(K))).reshape(K, WIDTH, K, WIDTH)
-    blocks = problem.class_blocks(theta)
+    blocks = problem.curvature.class_blocks(theta)
     for k in range(K):
         np.testing.assert_allclose(blocks[k] + np.diag(problem.precision[k]), H[k, :, k], atol=1e-11)
 
@@ -120,7 +122,7 @@ def test_the_gap_bound_is_that_of_the_prior(precision, mean):
     problem, theta = objective(precision, mean), point()
     _, g = problem.value_gradient(theta)
     R = precision.matrix(np.eye(K))
-    bound = problem.gap_bound(g)
+    bound = problem.certificate.gap_bound(g)
     assert bound == pytest.approx(0.5 * g.ravel() @ np.linalg.solve(R, g.ravel()), rel=1e-8)
     best = theta
     for _ in range(30):
@@ -129,7 +131,7 @@ def test_the_gap_bound_is_that_of_the_prior(precision, mean):
     assert problem.value_gradient(theta)[0] - problem.value_gradient(best)[0] <= bound
     for at in (theta, 100.0 * theta, best + 1e-3):  # and from below, wherever the gradient is taken
         value, g = problem.value_gradient(at)
-        assert 0 < problem.least_gap(g) <= value - problem.value_gradient(best)[0]
+        assert 0 < problem.certificate.least_gap(g) <= value - problem.value_gradient(best)[0]
 
 
 @layouts
@@ -141,7 +143,7 @@ def test_likelihood_hessian_in_coordinates_of_the_classes(layout, seen):
     H = naive_hessian(theta)
     for basis in (np.eye(K), contrasts(K)):
         Q = np.kron(basis, np.eye(WIDTH))
-        np.testing.assert_allclose(problem.likelihood_hessian(theta, basis), Q.T @ H @ Q, atol=1e-11)
+        np.testing.assert_allclose(problem.curvature.likelihood_hessian(theta, basis), Q.T @ H @ Q, atol=1e-11)
 
 
 @layouts
@@ -149,7 +151,7 @@ def test_log_det_slope_is_a_finite_difference(layout):
     problem, theta = objective(*PRIORS["matrix"], layout), point() / 2
     R = PRIORS["matrix"][0].matrix(np.eye(K))
     S = np.linalg.inv(naive_hessian(theta) + R)
-    slope = problem.log_det_slope(theta, pair_forms(S, np.eye(K)))
+    slope = problem.curvature.log_det_slope(theta, pair_forms(S, np.eye(K)))
     h = 1e-5
     for i in range(theta.size):
         step = h * np.eye(theta.size)[i].reshape(theta.shape)
@@ -166,26 +168,28 @@ def test_averages_over_a_gaussian(precision, mean, layout):
     problem, theta = objective(precision, mean, layout), point() / 2
     S = 0.3 * spd(K * WIDTH, 5)
     forms, nodes = pair_forms(S, np.eye(K)), normal_nodes(K - 1, 2048)
-    value, slope, H = problem.averaged(theta, forms, np.eye(K), nodes)
+    value, slope, H = problem.curvature.averaged(theta, forms, np.eye(K), nodes)
     rng = np.random.default_rng(6)
     draws = theta + (rng.standard_normal((1500, len(S))) @ np.linalg.cholesky(S).T).reshape(-1, K, WIDTH)
     draws = np.concatenate([draws, 2 * theta - draws])
     R = precision.matrix(np.eye(K))
     # draws also average the prior's part of J: less 1/2 tr(R S); and the linear part in the observed moments has
     # its mean exactly, for draws with their mirror images
-    drawn = problem.values(draws) - np.array([0.5 * v @ R @ v for v in (draws - theta).reshape(-1, K * WIDTH)])
+    drawn = objective_values(problem, draws) - np.array(
+        [0.5 * v @ R @ v for v in (draws - theta).reshape(-1, K * WIDTH)]
+    )
     pairs = 0.5 * (drawn[:1500] + drawn[1500:])
     assert value == pytest.approx(pairs.mean(), abs=5 * pairs.std() / np.sqrt(1500) + 0.02)
     h = 1e-5
     for i in (0, 5, 11, 15):
         step = h * np.eye(theta.size)[i].reshape(theta.shape)
-        above, below = (problem.averaged(theta + s, forms, np.eye(K), nodes)[0] for s in (step, -step))
+        above, below = (problem.curvature.averaged(theta + s, forms, np.eye(K), nodes)[0] for s in (step, -step))
         assert slope.flat[i] == pytest.approx((above - below) / (2 * h), rel=1e-6, abs=1e-6)
     curvatures = np.array([naive_hessian(d) for d in draws[::5]])
     error = curvatures.std(axis=0) / np.sqrt(len(curvatures))
     assert (np.abs(H - curvatures.mean(axis=0)) < 5 * error + 0.02).all()
     Q = np.kron(contrasts(K), np.eye(WIDTH))
-    in_contrasts = problem.averaged(theta, forms, contrasts(K), nodes)[2]
+    in_contrasts = problem.curvature.averaged(theta, forms, contrasts(K), nodes)[2]
     np.testing.assert_allclose(in_contrasts, Q.T @ H @ Q, atol=1e-11)
 
 
@@ -194,25 +198,27 @@ def test_averages_over_a_gaussian(precision, mean, layout):
 def test_values_at_many_parameters(precision, mean, layout):
     problem = objective(precision, mean, layout)
     thetas = np.random.default_rng(7).normal(size=(5, K, WIDTH))
-    np.testing.assert_allclose(problem.values(thetas), [problem.value_gradient(t)[0] for t in thetas], rtol=1e-12)
-    assert problem.values(thetas[:0]).shape == (0,)
+    np.testing.assert_allclose(
+        objective_values(problem, thetas), [problem.value_gradient(t)[0] for t in thetas], rtol=1e-12
+    )
+    assert objective_values(problem, thetas[:0]).shape == (0,)
 
 
 def test_the_same_likelihood_under_another_prior():
     first, theta = objective(*PRIORS["diagonal"]), point()
     for precision, mean in PRIORS.values():
-        other = first.with_prior(precision, mean)
+        other = SoftmaxObjective(first.blocks, first.observed, precision, mean)
         assert other.blocks is first.blocks
         assert other.value_gradient(theta)[0] == pytest.approx(
             naive_value(precision.matrix(np.eye(K)), mean, theta), rel=1e-12
         )
-    by_array = first.with_prior(A)
+    by_array = SoftmaxObjective(first.blocks, first.observed, A)
     assert by_array.value_gradient(theta)[0] == first.value_gradient(theta)[0]
 
 
 def test_a_sample_keeps_the_prior():
     problem = objective(*PRIORS["matrix"])
-    sample = problem.sample(20)
+    sample = problem.start.sample(20)
     assert sample.prior is problem.prior
     assert sample.mean is problem.mean
 

@@ -9,7 +9,8 @@ from sklearn.datasets import load_iris, load_wine
 
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.softmax.evidence import HIGHEST, LOWEST, Evidence, maximise_evidence
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
+from posteriori.softmax.moments import ObservedMoments
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.precision import DiagonalPrecision
 from posteriori.softmax.priors import WEAK
 

@@ -14,7 +14,8 @@ from posteriori.rows.memory import MemoryBlocks
 from posteriori.softmax import importance as module
 from posteriori.softmax.importance import WeightedDraws, importance
 from posteriori.softmax.laplace import laplace
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
+from posteriori.softmax.moments import ObservedMoments
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.posterior import FullPosterior
 from posteriori.softmax.precision import MatrixPrecision
 

@@ -10,7 +10,8 @@ from posteriori.rows import gpu_arrays  # noqa: E402
 from posteriori.rows.gpu import GpuBlocks  # noqa: E402
 from posteriori.rows.memory import MemoryBlocks  # noqa: E402
 from posteriori.softmax import jax_descent as device  # noqa: E402
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective  # noqa: E402
+from posteriori.softmax.moments import ObservedMoments  # noqa: E402
+from posteriori.softmax.objective import SoftmaxObjective  # noqa: E402
 from posteriori.softmax.pairs import contrasts  # noqa: E402
 from posteriori.softmax.precision import DiagonalPrecision  # noqa: E402
 
@@ -59,7 +60,7 @@ def inverse_hessian(objective, theta):
 @pytest.mark.parametrize("tol", [1e-8, 1e-13])
 def test_every_point_of_the_path_is_as_numpy_has_it(case, tol):
     on_device, host = objectives(case)
-    found = on_device.descended(tol)
+    found = on_device.start.descend(tol)
     assert found is not None
     assert len(found.thetas) == len(found.gradients) == len(found.values) == len(found.gaps) < 20
     for theta, gradient, value in zip(found.thetas, found.gradients, found.values, strict=True):
@@ -76,7 +77,7 @@ def test_every_point_of_the_path_is_as_numpy_has_it(case, tol):
 @pytest.mark.parametrize("tol", [1e-6, 1e-8, 1e-13])
 def test_the_end_is_within_the_tolerance_and_says_by_how_much(case, tol):
     on_device, host = objectives(case)
-    found = on_device.descended(tol)
+    found = on_device.start.descend(tol)
     theta, gradient = found.thetas[-1], found.gradients[-1]
     gap = 0.5 * gradient.ravel() @ inverse_hessian(host, theta) @ gradient.ravel()
     assert gap <= tol * found.values[-1]
@@ -87,18 +88,19 @@ def test_the_end_is_within_the_tolerance_and_says_by_how_much(case, tol):
 
 def test_intercepts_without_a_prior_are_settled():
     on_device, host = objectives("weighted")
-    found = on_device.descended(1e-6)
+    found = on_device.start.descend(1e-6)
     assert np.abs(found.gradients[-1][:, -1]).max() <= 1e-10 * WEIGHTS.sum()
-    assert host.settle_intercepts(found.thetas[-1]) is found.thetas[-1]
+    assert host.certificate.settle_intercepts(found.thetas[-1]) is found.thetas[-1]
     assert (
-        host.gap_bound(found.gradients[-1]) >= found.values[-1] - objectives("weighted")[0].descended(1e-14).values[-1]
+        host.certificate.gap_bound(found.gradients[-1])
+        >= found.values[-1] - objectives("weighted")[0].start.descend(1e-14).values[-1]
     )
 
 
 def test_passes_are_counted_and_nothing_is_asked_twice():
     on_device, _ = objectives("ridge, free intercept")
     before = on_device.blocks.n_passes
-    found = on_device.descended(1e-8)
+    found = on_device.start.descend(1e-8)
     assert on_device.blocks.n_passes - before == found.n_passes
     assert len(found.thetas) <= found.n_passes <= 20
     value, gradient = on_device.value_gradient(found.thetas[-1])
@@ -109,22 +111,22 @@ def test_passes_are_counted_and_nothing_is_asked_twice():
 def test_what_is_kept_belongs_to_the_end():
     on_device, host = objectives("ridge, free intercept")
     on_device.value_gradient(np.zeros((K, D + 1)))
-    theta = on_device.descended(1e-8).thetas[-1]
+    theta = on_device.start.descend(1e-8).thetas[-1]
     V = np.random.default_rng(0).normal(size=theta.shape)
     np.testing.assert_allclose(on_device.product(theta, V), host.product(theta, V), rtol=1e-9)
 
 
 def test_no_tolerance_at_all_is_that_of_rounding():
     on_device, host = objectives("ridge, free intercept")
-    found = on_device.descended(0.0)
+    found = on_device.start.descend(0.0)
     assert found.converged
-    assert host.least_gap(found.gradients[-1]) <= 1e-15 * found.values[-1]
+    assert host.certificate.least_gap(found.gradients[-1]) <= 1e-15 * found.values[-1]
 
 
 def test_classes_that_the_prior_tells_apart_are_left_to_the_host():
     blocks = objectives("ridge, free intercept")[0].blocks
     prior = np.outer([1e4, 1e-3, 1e-3, 1e-3], np.ones(D + 1))
-    assert SoftmaxObjective(blocks, ObservedMoments.of(blocks, K), prior).descended(1e-8) is None
+    assert SoftmaxObjective(blocks, ObservedMoments.of(blocks, K), prior).start.descend(1e-8) is None
 
 
 def test_a_column_that_the_sample_never_saw_is_not_forgotten():
@@ -141,7 +143,7 @@ def test_a_column_that_the_sample_never_saw_is_not_forgotten():
     on_device = SoftmaxObjective(blocks, ObservedMoments.of(blocks, K), np.zeros((K, D + 2)))
     in_memory = MemoryBlocks(Z, Y, None, K)
     host = SoftmaxObjective(in_memory, ObservedMoments.of(in_memory, K), np.zeros((K, D + 2)))
-    found = on_device.descended(1e-8)
+    found = on_device.start.descend(1e-8)
     theta, gradient = found.thetas[-1], found.gradients[-1]
     assert found.converged
     assert 0.5 * gradient.ravel() @ inverse_hessian(host, theta) @ gradient.ravel() <= 1e-8 * found.values[-1]
@@ -182,7 +184,7 @@ def test_classes_few_and_many(n_classes):
     with jax.enable_x64(True):
         blocks = GpuBlocks(jax.device_put(Z), y, None, n_classes), MemoryBlocks(Z, y, None, n_classes)
     on_device, host = (SoftmaxObjective(each, ObservedMoments.of(each, n_classes), prior) for each in blocks)
-    found = on_device.descended(1e-8)
+    found = on_device.start.descend(1e-8)
     gradient = found.gradients[-1].ravel()
     assert 0.5 * gradient @ inverse_hessian(host, found.thetas[-1]) @ gradient <= 1e-8 * found.values[-1]
 
@@ -192,7 +194,7 @@ def test_where_it_does_not_arrive_there_is_none():
     with jax.enable_x64(True):
         blocks = GpuBlocks(jax.device_put(X), y, None, 2)
     objective = SoftmaxObjective(blocks, ObservedMoments.of(blocks, 2), np.zeros((2, D + 1)))
-    assert objective.descended(1e-8) is None
+    assert objective.start.descend(1e-8) is None
     theta = np.ones((2, D + 1))
     assert objective.value_gradient(theta)[0] == pytest.approx(N * np.log(2))
 

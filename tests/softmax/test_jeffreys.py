@@ -6,7 +6,8 @@ from scipy.special import expit, logsumexp, softmax
 
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.softmax.jeffreys import JeffreysProblem, fisher_scoring
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
+from posteriori.softmax.moments import ObservedMoments
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrasts
 from posteriori.solvers.solution import Status, run
 
@@ -135,7 +136,7 @@ def test_the_posterior_is_the_inverse_information():
     problem = jeffreys(X, y)
     best, _ = fitted(problem)
     posterior = problem.posterior(best.theta)
-    H = problem.problem.likelihood_hessian(best.theta, np.eye(3))
+    H = problem.problem.curvature.likelihood_hessian(best.theta, np.eye(3))
     np.testing.assert_allclose(posterior.covariance(), np.linalg.pinv(H), atol=1e-8)
     assert problem.posterior(best.theta) is posterior
 

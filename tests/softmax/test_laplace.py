@@ -9,8 +9,10 @@ from sklearn.datasets import load_iris
 
 from posteriori import SoftmaxRegression
 from posteriori.rows.memory import MemoryBlocks
+from posteriori.softmax.importance import objective_values
 from posteriori.softmax.laplace import class_basis, full_posterior, laplace, mode
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
+from posteriori.softmax.moments import ObservedMoments
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.precision import DiagonalPrecision, KroneckerPrecision, MatrixPrecision
 
@@ -55,7 +57,7 @@ def finite_difference_hessian(problem, theta, h=1e-4):
         for j in range(size):
             corners = [(1, 1, 1), (-1, -1, 1), (1, -1, -1), (-1, 1, -1)]
             thetas = np.array([theta + a * steps[i] + b * steps[j] for a, b, _ in corners])
-            H[i, j] = problem.values(thetas) @ [sign for _, _, sign in corners] / (4 * h * h)
+            H[i, j] = objective_values(problem, thetas) @ [sign for _, _, sign in corners] / (4 * h * h)
     return H
 
 
@@ -122,7 +124,7 @@ def test_a_hessian_at_hand_is_used():
     X, y = small(3)
     problem = objective(X, y, np.ones((3, 3)))
     theta = optimum(problem)
-    H = problem.likelihood_hessian(theta, contrasts(3))
+    H = problem.curvature.likelihood_hessian(theta, contrasts(3))
     assert laplace(problem, theta, H).log_evidence == pytest.approx(laplace(problem, theta).log_evidence, abs=1e-12)
     other = laplace(problem, theta, 2 * H)
     R = problem.prior.matrix(contrasts(3))
@@ -187,7 +189,7 @@ def test_the_mode_is_what_softmax_regression_finds(alpha):
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     problem = objective(X, y, np.full((3, 4), alpha))
     start = np.zeros((3, 4))
-    H = problem.likelihood_hessian(start, contrasts(3))
+    H = problem.curvature.likelihood_hessian(start, contrasts(3))
     theta, reached = mode(problem, start, H, 1e-17)
     assert reached
     fitted = SoftmaxRegression(alpha=alpha, fit_intercept=False, tol=1e-12).fit(X, y)
@@ -199,10 +201,10 @@ def test_the_mode_is_what_softmax_regression_finds(alpha):
 def test_the_mode_from_a_hessian_of_another_problem(make, mean):
     X, y = small(3)
     problem = objective(X, y, make(3, 3), None if mean is None else mean(3, 3))
-    far = problem.with_prior(np.full((3, 3), 30.0))
+    far = SoftmaxObjective(problem.blocks, problem.observed, np.full((3, 3), 30.0))
     basis = class_basis(problem)
     start = np.zeros((3, 3)) if mean is None else problem.mean.copy()
-    theta, reached = mode(problem, start, far.likelihood_hessian(start + 1.0, basis), 1e-17)
+    theta, reached = mode(problem, start, far.curvature.likelihood_hessian(start + 1.0, basis), 1e-17)
     assert reached
     np.testing.assert_allclose(theta, optimum(problem), atol=1e-6)
 
@@ -213,7 +215,7 @@ def test_the_mode_from_any_start(seed):
     X, y = small(3)
     problem = objective(X, y, np.full((3, 3), 0.7))
     start = np.random.default_rng(seed).normal(size=(3, 3))
-    theta, reached = mode(problem, start, problem.likelihood_hessian(start, contrasts(3)), 1e-17)
+    theta, reached = mode(problem, start, problem.curvature.likelihood_hessian(start, contrasts(3)), 1e-17)
     assert reached
     np.testing.assert_allclose(theta, optimum(problem), atol=1e-6)
 
@@ -222,6 +224,6 @@ def test_an_unreached_mode_says_so():
     X, y = small(3)
     problem = objective(X, y, np.full((3, 3), 1e-3))
     start = np.zeros((3, 3))
-    theta, reached = mode(problem, start, problem.likelihood_hessian(start, contrasts(3)), 1e-12, max_iter=1)
+    theta, reached = mode(problem, start, problem.curvature.likelihood_hessian(start, contrasts(3)), 1e-12, max_iter=1)
     assert not reached
     assert problem.value_gradient(theta)[0] < problem.value_gradient(start)[0]

@@ -10,7 +10,8 @@ from posteriori.maths.integrals import normal_nodes
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.softmax.laplace import class_basis, laplace
 from posteriori.softmax.leave_one_out import left_out
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
+from posteriori.softmax.moments import ObservedMoments
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.posterior import FullPosterior
 from posteriori.softmax.precision import MatrixPrecision
 from posteriori.softmax.variational import variational
@@ -86,7 +87,9 @@ def test_two_classes_by_hand(alike):
     X, y = small(2)
     problem = objective(X, y, np.full((2, 3), 0.5))
     if not alike:
-        problem = problem.with_prior(MatrixPrecision(np.diag([0.3, 0.5, 1.0, 2.0, 0.4, 0.7]), (2, 3)))
+        problem = SoftmaxObjective(
+            problem.blocks, problem.observed, MatrixPrecision(np.diag([0.3, 0.5, 1.0, 2.0, 0.4, 0.7]), (2, 3))
+        )
     theta = optimum(problem)
     posterior = laplace(problem, theta).posterior
     Z = np.c_[X, np.ones(len(X))]
@@ -211,7 +214,9 @@ def test_a_variational_posterior_against_refits():
     def fit(X, y):
         problem = objective(X, y, precision)
         theta = optimum(problem)
-        return variational(problem, theta, problem.likelihood_hessian(theta, class_basis(problem)), n_nodes=400)
+        return variational(
+            problem, theta, problem.curvature.likelihood_hessian(theta, class_basis(problem)), n_nodes=400
+        )
 
     def averaged(posterior, x):
         nodes = normal_nodes(2, 2500)

@@ -9,9 +9,10 @@ from scipy.special import expit, logsumexp, softmax, xlogy
 
 from posteriori.rows import memory
 from posteriori.rows.memory import MemoryBlocks
-from posteriori.softmax import objective as model
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
-from posteriori.softmax.separation import separated_classes
+from posteriori.softmax import curvature
+from posteriori.softmax.certificate import separated_classes
+from posteriori.softmax.moments import ObservedMoments
+from posteriori.softmax.objective import SoftmaxObjective
 
 N, D, K = 40, 3, 4
 
@@ -88,7 +89,9 @@ def test_value_gradient_product_and_hessian(monkeypatch, precision, mean, layout
     value, gradient = problem.value_gradient(theta)
     H = problem.hessian(theta)
     assert value == pytest.approx(naive_value(X, Y, c, problem.precision, centre, theta), rel=1e-13)
-    np.testing.assert_allclose(problem.diagonal(theta).ravel(), H.diagonal() - problem.precision.ravel(), atol=1e-12)
+    np.testing.assert_allclose(
+        problem.curvature.diagonal(theta).ravel(), H.diagonal() - problem.precision.ravel(), atol=1e-12
+    )
     for i in range(theta.size):
         step = np.zeros(theta.size)
         step[i] = 1e-5
@@ -113,7 +116,11 @@ def test_the_last_parameters_cost_no_pass():
     assert again[0] == first[0]
     np.testing.assert_array_equal(again[1], first[1])
     problem.value_gradient(theta.copy())
+    assert problem.blocks.n_passes == n_passes
+    theta[0, 0] += 1e-9  # the same array with other values is another place
+    moved = problem.value_gradient(theta)
     assert problem.blocks.n_passes == n_passes + 1
+    assert moved[0] != first[0]
 
 
 def test_class_blocks_and_kronecker_factors_are_parts_of_the_hessian():
@@ -121,8 +128,8 @@ def test_class_blocks_and_kronecker_factors_are_parts_of_the_hessian():
     problem = objective(X, Y, c, 0.0)
     theta = np.random.default_rng(3).normal(size=(K, D + 1)) / 20  # no row is sure enough to be left out
     H = problem.hessian(theta).reshape(K, D + 1, K, D + 1)
-    np.testing.assert_allclose(problem.class_blocks(theta), [H[k, :, k] for k in range(K)], atol=1e-12)
-    A, G, lead, diagonal = problem.kronecker_factors(theta)
+    np.testing.assert_allclose(problem.curvature.class_blocks(theta), [H[k, :, k] for k in range(K)], atol=1e-12)
+    A, G, lead, diagonal = problem.curvature.kronecker_factors(theta)
     np.testing.assert_allclose(A, H[:, -1, :, -1], atol=1e-12)
     np.testing.assert_allclose(G, sum(H[k, :, k] for k in range(K)), atol=1e-12)
     np.testing.assert_allclose(diagonal, G.diagonal(), rtol=1e-12)
@@ -133,15 +140,15 @@ def test_class_blocks_and_kronecker_factors_are_parts_of_the_hessian():
 @pytest.mark.parametrize("n_rows", [N, 6000], ids=["all rows", "sampled"])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_with_many_features_the_heaviest_lead(monkeypatch, layout, n_rows, intercept):
-    monkeypatch.setattr(model, "_MOST_FEATURES", 2)
-    monkeypatch.setattr(model, "_LEADING", 2)
+    monkeypatch.setattr(curvature, "_MOST_FEATURES", 2)
+    monkeypatch.setattr(curvature, "_LEADING", 2)
     rng = np.random.default_rng(14)
     X, Y = rng.normal(size=(n_rows, 3)) * [5.0, 0.1, 1.0], rng.integers(0, K, n_rows)
     problem = objective(layout(X), Y, None, 0.0, intercept=intercept)
     theta = rng.normal(size=problem.shape) / 10
     H = problem.hessian(theta).reshape(K, 3 + intercept, K, 3 + intercept)
     whole = sum(H[k, :, k] for k in range(K))
-    _, G, lead, diagonal = problem.kronecker_factors(theta)
+    _, G, lead, diagonal = problem.curvature.kronecker_factors(theta)
     assert lead.tolist() == [0, 2, 3][: 2 + intercept]
     np.testing.assert_allclose(diagonal, whole.diagonal(), rtol=1e-10)
     units = np.sqrt(whole.diagonal()[lead])
@@ -209,7 +216,7 @@ def test_a_weight_is_a_repetition(layout):
     assert weighted.value_gradient(theta)[0] == pytest.approx(repeated.value_gradient(theta)[0], rel=1e-13)
     np.testing.assert_allclose(weighted.value_gradient(theta)[1], repeated.value_gradient(theta)[1], atol=1e-12)
     np.testing.assert_allclose(weighted.hessian(theta), repeated.hessian(theta), atol=1e-12)
-    assert weighted.total_weight == times.sum() == repeated.total_weight
+    assert weighted.observed.total_weight == times.sum() == repeated.observed.total_weight
 
 
 @layouts
@@ -240,11 +247,11 @@ def test_a_sample_estimates_the_sums_over_all_rows(weighted):
     X, Y = rng.normal(size=(n_rows, D)), rng.integers(0, K, n_rows)
     c = rng.uniform(0.5, 1.5, n_rows) if weighted else np.ones(n_rows)
     problem = objective(X, Y, c if weighted else None, 2.0, rng.normal(size=(K, D + 1)))
-    sample = problem.sample(size)
+    sample = problem.start.sample(size)
     assert sample.n_rows == size
-    assert sample is problem.sample(size)
-    assert problem.sample(n_rows) is problem
-    assert sample.total_weight == pytest.approx(problem.total_weight, rel=1e-12)
+    assert sample is problem.start.sample(size)
+    assert problem.start.sample(n_rows) is problem
+    assert sample.observed.total_weight == pytest.approx(problem.observed.total_weight, rel=1e-12)
 
     theta = rng.normal(size=(K, D + 1))
     Z = np.c_[X, np.ones(n_rows)]
@@ -267,8 +274,8 @@ def test_a_sample_lifts_the_diagonal_of_a_feature_it_missed():
     X[np.setdiff1d(np.arange(30_000), sampled)[:5], 1] = 7.0  # only in rows outside the sample
     problem = objective(X, Y, None, 0.0, n_classes=2)
     theta = np.zeros((2, 3))
-    _, G, _, _ = problem.kronecker_factors(theta)
-    blocks = problem.class_blocks(theta)
+    _, G, _, _ = problem.curvature.kronecker_factors(theta)
+    blocks = problem.curvature.class_blocks(theta)
     assert G[1, 1] == pytest.approx(5 * 49 / 2)
     np.testing.assert_allclose(blocks[:, 1, 1], 5 * 49 / 4)
     np.testing.assert_allclose(blocks[:, 0, 0], (X[:, 0] ** 2).sum() / 4, rtol=0.1)
@@ -286,11 +293,11 @@ def test_settled_intercepts_have_no_slope(seed, size):
     rng = np.random.default_rng(seed)
     theta = size * rng.normal(size=(K, D + 1))
     sizes = problem.observed.class_sizes
-    for _ in range(20):  # proportional fitting: a start in the neighbourhood
+    for _ in range(100):  # proportional fitting: a start in the neighbourhood
         ratio = sizes / (sizes + problem.value_gradient(theta)[1][:, -1])
         theta = np.c_[theta[:, :D], theta[:, D] + np.log(ratio)]
     theta = np.c_[theta[:, :D], theta[:, D] + 0.1 * rng.normal(size=K)]
-    settled = problem.settle_intercepts(theta)
+    settled = problem.certificate.settle_intercepts(theta)
     np.testing.assert_array_equal(settled[:, :D], theta[:, :D])
     assert np.abs(problem.value_gradient(settled)[1][:, -1]).max() <= 1e-10 * c.sum()
     assert problem.value_gradient(settled)[0] < problem.value_gradient(theta)[0]
@@ -298,7 +305,7 @@ def test_settled_intercepts_have_no_slope(seed, size):
 
 def test_intercepts_of_an_empty_class_cannot_be_settled():
     X, Y, c = data()
-    assert objective(X, Y % 3, c, free_intercept(1.0)).settle_intercepts(np.zeros((K, D + 1))) is None
+    assert objective(X, Y % 3, c, free_intercept(1.0)).certificate.settle_intercepts(np.zeros((K, D + 1))) is None
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 0.1, 1.0]), st.sampled_from([0.05, 1.0, 20.0]))
@@ -313,13 +320,13 @@ def test_the_gap_bound_bounds_the_gap(seed, size, alpha):
         lowest = problem.value_gradient(best)[0]
         theta = best + size * rng.normal(size=best.shape)
         if precision[0, -1] == 0:
-            theta = problem.settle_intercepts(theta)
+            theta = problem.certificate.settle_intercepts(theta)
             if theta is None and size == 1.0:  # far away, five steps may not do
                 continue
         value, gradient = problem.value_gradient(theta)
         assert value - lowest > 0
-        assert value - lowest <= problem.gap_bound(gradient) * (1 + 1e-9) + 1e-11
-        assert problem.gap_bound(problem.value_gradient(best)[1]) < 1e-18 / alpha
+        assert value - lowest <= problem.certificate.gap_bound(gradient) * (1 + 1e-9) + 1e-11
+        assert problem.certificate.gap_bound(problem.value_gradient(best)[1]) < 1e-18 / alpha
 
 
 def test_the_gap_bound_is_tight_where_the_prior_is_all_there_is():
@@ -327,15 +334,15 @@ def test_the_gap_bound_is_tight_where_the_prior_is_all_there_is():
     mean = np.ones((K, D + 1))
     problem = objective(X, Y, np.full(N, 1e-12), 3.0, mean)
     value, gradient = problem.value_gradient(mean + 2.0)
-    assert problem.gap_bound(gradient) == pytest.approx(0.5 * 3.0 * 4.0 * K * (D + 1), rel=1e-9)
-    assert value == pytest.approx(problem.gap_bound(gradient), rel=1e-9)
+    assert problem.certificate.gap_bound(gradient) == pytest.approx(0.5 * 3.0 * 4.0 * K * (D + 1), rel=1e-9)
+    assert value == pytest.approx(problem.certificate.gap_bound(gradient), rel=1e-9)
 
 
 def test_there_is_no_bound_without_a_prior():
     X, Y, c = data()
     precision = free_intercept(1.0)
     precision[2, 1] = 0.0
-    assert objective(X, Y, c, precision).gap_bound(np.zeros((K, D + 1))) is None
+    assert objective(X, Y, c, precision).certificate.gap_bound(np.zeros((K, D + 1))) is None
 
 
 # Minimum norm
@@ -361,7 +368,7 @@ def test_least_norm_shares_duplicates_and_gives_constants_nothing(layout, consta
     problem = objective(X, Y, c, 0.0, intercept=intercept)
     theta = np.random.default_rng(11).normal(size=problem.shape)
     theta[:, 4] /= max(1.0, constant)
-    least = problem.least_norm(theta)
+    least = problem.certificate.least_norm(theta)
     assert problem.value_gradient(least)[0] == pytest.approx(problem.value_gradient(theta)[0], rel=1e-9)
     centred = theta - theta.mean(axis=0)
     np.testing.assert_allclose(least[:, 0], centred[:, 0], atol=1e-7)
@@ -371,7 +378,7 @@ def test_least_norm_shares_duplicates_and_gives_constants_nothing(layout, consta
         np.testing.assert_allclose(least[:, 5], centred[:, 5] + constant * centred[:, 4], atol=1e-4)
     else:
         np.testing.assert_allclose(least[:, 4], centred[:, 4] if constant else 0.0, atol=1e-7)
-    np.testing.assert_allclose(problem.least_norm(least), least, atol=1e-7)
+    np.testing.assert_allclose(problem.certificate.least_norm(least), least, atol=1e-7)
 
 
 @layouts
@@ -382,7 +389,7 @@ def test_a_constant_column_gets_no_weight_whatever_its_rounding(layout, seed, co
     X[:, 1] = constant
     problem = objective(layout(X), Y, c)
     theta = centred_normal(seed, (K, D + 1))
-    least = problem.least_norm(theta)
+    least = problem.certificate.least_norm(theta)
     np.testing.assert_allclose(least[:, [0, 2]], theta[:, [0, 2]], atol=1e-6)
     np.testing.assert_allclose(constant * least[:, 1], 0.0, atol=1e-6 * constant)
     np.testing.assert_allclose(least[:, 3], theta[:, 3] + constant * theta[:, 1], atol=1e-6 * (1 + constant))
@@ -391,11 +398,11 @@ def test_a_constant_column_gets_no_weight_whatever_its_rounding(layout, seed, co
 def test_least_norm_changes_nothing_that_a_prior_holds():
     X, Y, c = wide(1.0)
     theta = centred_normal(12, (K, 6))
-    np.testing.assert_allclose(objective(X, Y, c, 0.5).least_norm(theta), theta, atol=1e-15)
+    np.testing.assert_allclose(objective(X, Y, c, 0.5).certificate.least_norm(theta), theta, atol=1e-15)
     precision = np.zeros((K, 6))
     precision[:, 1] = 0.5  # one of the three duplicates: the other two share
     problem = objective(X, Y, c, precision)
-    least = problem.least_norm(theta)
+    least = problem.certificate.least_norm(theta)
     assert problem.value_gradient(least)[0] == pytest.approx(problem.value_gradient(theta)[0], rel=1e-12)
     np.testing.assert_allclose(least[:, 1], theta[:, 1], atol=1e-15)
     np.testing.assert_allclose(least[:, 2], least[:, 3], atol=1e-12)
@@ -407,9 +414,9 @@ def test_least_norm_gives_back_what_only_rounding_would_change():
     problem = objective(X, Y, c, 0.5)
     theta = np.random.default_rng(1).normal(size=problem.shape) * np.geomspace(1e-6, 1e6, problem.shape[1])
     theta -= theta.mean(axis=0)
-    assert problem.least_norm(theta) is theta
+    assert problem.certificate.least_norm(theta) is theta
     theta[:, 0] += 1e-12 * np.abs(theta[:, 0]).max()  # little beside the other columns, and yet no rounding
-    least = problem.least_norm(theta)
+    least = problem.certificate.least_norm(theta)
     assert least is not theta
     np.testing.assert_allclose(least[:, 0].sum(), 0.0, atol=1e-20)
 
@@ -420,7 +427,7 @@ def test_least_norm_leaves_the_objective_alone_when_only_intercepts_have_a_prior
     precision[:, -1] = 2.0
     problem = objective(X, Y, c, precision)
     theta = centred_normal(13, (K, 6))
-    least = problem.least_norm(theta)
+    least = problem.certificate.least_norm(theta)
     assert problem.value_gradient(least)[0] == pytest.approx(problem.value_gradient(theta)[0], rel=1e-12)
 
 
@@ -431,7 +438,7 @@ def test_least_norm_never_raises_the_objective(name, mean):
     problem = objective(X, Y, c, PRIORS[name][0], mean)
     theta = np.random.default_rng(15).normal(size=(K, D + 1))
     before = problem.value_gradient(theta)[0]
-    assert problem.value_gradient(problem.least_norm(theta))[0] <= before * (1 + 1e-13)
+    assert problem.value_gradient(problem.certificate.least_norm(theta))[0] <= before * (1 + 1e-13)
 
 
 # Separation
@@ -456,14 +463,14 @@ def test_separated_data_have_a_direction_that_proves_it(X, Y, direction, layout)
     Y = np.array(Y)
     problem = objective(layout(X), Y, n_classes=2)
     zero = np.zeros(problem.shape)
-    np.testing.assert_array_equal(problem.separated(direction, zero), direction)
-    np.testing.assert_array_equal(problem.separated(zero, direction), direction)
-    assert problem.separated(-direction, -direction) is None
-    assert problem.separated(zero, 0.01 * direction) is None  # a vanishing step proves nothing
+    np.testing.assert_array_equal(problem.certificate.separated(direction, zero), direction)
+    np.testing.assert_array_equal(problem.certificate.separated(zero, direction), direction)
+    assert problem.certificate.separated(-direction, -direction) is None
+    assert problem.certificate.separated(zero, 0.01 * direction) is None  # a vanishing step proves nothing
     far, near = (problem.value_gradient(s * direction)[0] for s in (30.0, 1.0))
     assert far < near
     for other in (objective(layout(X), Y, n_classes=2, precision=0.1), objective(layout(X), 1 - Y, n_classes=2)):
-        assert other.separated(direction, direction) is None
+        assert other.certificate.separated(direction, direction) is None
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -473,25 +480,25 @@ def test_overlapping_data_have_no_such_direction(seed):
     X = np.repeat(rng.normal(size=(5, 2)), 2, axis=0)
     Y = np.tile([0, 1], 5)  # both classes at every point
     problem = objective(X, Y, n_classes=2)
-    assert problem.separated(rng.normal(size=(2, 3)), rng.normal(size=(2, 3))) is None
+    assert problem.certificate.separated(rng.normal(size=(2, 3)), rng.normal(size=(2, 3))) is None
     # one class at the corners of a square, the other in its middle
     square = np.array([[1.0, 1], [1, -1], [-1, 1], [-1, -1], [0, 0]])
     corners = objective(square, np.array([0, 0, 0, 0, 1]), n_classes=2)
-    assert corners.separated(rng.normal(size=(2, 3)), rng.normal(size=(2, 3))) is None
+    assert corners.certificate.separated(rng.normal(size=(2, 3)), rng.normal(size=(2, 3))) is None
 
 
 def test_rows_without_weight_prevent_no_separation():
     X, Y = np.r_[LINE, [[5.0]]], np.array([0, 0, 0, 1, 1, 1, 0])
-    assert objective(X, Y, np.ones(7), n_classes=2).separated(TOWARDS, TOWARDS) is None
-    assert objective(X, Y, np.array([1.0] * 6 + [0.0]), n_classes=2).separated(TOWARDS, TOWARDS) is not None
+    assert objective(X, Y, np.ones(7), n_classes=2).certificate.separated(TOWARDS, TOWARDS) is None
+    assert objective(X, Y, np.array([1.0] * 6 + [0.0]), n_classes=2).certificate.separated(TOWARDS, TOWARDS) is not None
 
 
 def test_a_row_of_two_classes_prevents_separation_unless_they_tie():
     Y = np.eye(2)[[0, 0, 0, 1, 1, 1]]
     Y[2] = [0.5, 0.5]
-    assert objective(LINE, Y, n_classes=2).separated(TOWARDS, TOWARDS) is None
+    assert objective(LINE, Y, n_classes=2).certificate.separated(TOWARDS, TOWARDS) is None
     tied = np.array([[-1.0, 2.0], [1.0, -2.0]])  # equal logits at x = 2
-    np.testing.assert_array_equal(objective(LINE, Y, n_classes=2).separated(tied, tied), tied)
+    np.testing.assert_array_equal(objective(LINE, Y, n_classes=2).certificate.separated(tied, tied), tied)
 
 
 def pairs(X, Y, direction, n_classes):
@@ -525,12 +532,12 @@ def test_an_empty_class_is_apart_when_intercepts_are_free():
     problem = objective(X, Y, c, free_intercept(1.0))
     down = np.zeros((K, D + 1))
     down[3, -1] = -1.0
-    np.testing.assert_array_equal(problem.separated(np.ones((K, D + 1)), down), down)
+    np.testing.assert_array_equal(problem.certificate.separated(np.ones((K, D + 1)), down), down)
     found = separated_classes(problem.blocks, down, np.ones(D))
     assert found.pairs == [(0, 3), (1, 3), (2, 3)]
     assert "Classes a and d (and 2 more pairs) are separated" in found.sentence(np.array(list("abcd")), None)
-    assert objective(X, Y, c, 1.0).free is None  # a prior on the intercepts holds it
-    assert objective(*data(), free_intercept(1.0)).free is None  # and so do rows of every class
+    assert objective(X, Y, c, 1.0).certificate.free is None  # a prior on the intercepts holds it
+    assert objective(*data(), free_intercept(1.0)).certificate.free is None  # and so do rows of every class
 
 
 def test_the_sentence_names_the_features_by_their_part():

@@ -7,9 +7,9 @@ from sklearn.base import clone
 
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.softmax.coordinates import Coordinates
-from posteriori.softmax.objective import ObservedMoments
+from posteriori.softmax.moments import ObservedMoments
 from posteriori.softmax.precision import DiagonalPrecision, KroneckerPrecision, MatrixPrecision
-from posteriori.softmax.priors import WEAK, GaussianPrior, Prior
+from posteriori.softmax.priors import WEAK, GaussianPrior, PriorInCoordinates
 
 K, D = 3, 2
 RNG = np.random.default_rng(0)
@@ -85,7 +85,7 @@ def with_mean(form, mean, **changes):
 @pytest.mark.parametrize("coordinates", [DENSE, SPARSE], ids=["dense", "sparse"])
 def test_in_data_units(form, mean, tau, coordinates):
     prior = with_mean(form, mean, intercept_precision=tau)
-    fitted = prior.within(K, D, True, coordinates)
+    fitted = prior.in_coordinates(K, D, True, coordinates)
     for theta in np.random.default_rng(1).normal(size=(5, K, D + 1)) * 2:
         expected = stated(prior, theta, MEAN)
         assert as_fitted(fitted, coordinates.inward(theta)) == pytest.approx(expected, rel=1e-9)
@@ -98,7 +98,7 @@ def test_in_data_units(form, mean, tau, coordinates):
 def test_autoscaled(form, mean, tau, coordinates):
     """Stated for centred and scaled columns: so it is the same whether the columns could be centred or not."""
     prior = with_mean(form, mean, intercept_precision=tau, autoscale=True)
-    fitted = prior.within(K, D, True, coordinates)
+    fitted = prior.in_coordinates(K, D, True, coordinates)
     for theta in np.random.default_rng(1).normal(size=(5, K, D + 1)) * 2:
         expected = stated(prior, theta, None, SD)
         assert as_fitted(fitted, coordinates.inward(theta)) == pytest.approx(expected, rel=1e-9)
@@ -109,14 +109,14 @@ def test_autoscaled(form, mean, tau, coordinates):
 def test_determinants_change_with_the_units_alone(form, autoscale):
     """log|R'| - log|R| = -2 K sum log scale = 2 K sum log sd for weights w = w' / sd, whatever the form."""
     prior = clone(form).set_params(autoscale=autoscale)
-    raw = prior.within(K, D, True, Coordinates(centre=np.append(MEAN, 1.0)))
-    dense, sparse = (prior.within(K, D, True, c).precision.log_det() for c in (DENSE, SPARSE))
+    raw = prior.in_coordinates(K, D, True, Coordinates(centre=np.append(MEAN, 1.0)))
+    dense, sparse = (prior.in_coordinates(K, D, True, c).precision.log_det() for c in (DENSE, SPARSE))
     assert dense == pytest.approx(sparse, abs=1e-9)
     if not autoscale:
         assert dense == pytest.approx(raw.precision.log_det() - 2 * K * np.log(SD).sum(), abs=1e-9)
     basis = np.eye(K)
     assert dense == pytest.approx(
-        np.linalg.slogdet(prior.within(K, D, True, DENSE).precision.matrix(basis))[1], abs=1e-9
+        np.linalg.slogdet(prior.in_coordinates(K, D, True, DENSE).precision.matrix(basis))[1], abs=1e-9
     )
 
 
@@ -128,7 +128,7 @@ def test_without_an_intercept(autoscale):
     for precision in (0.7, FORMS["array"].precision, spd(K * D), (spd(K, 2), spd(D, 3))):
         for mean in (0.0, 0.4, WEIGHTS):
             prior = GaussianPrior(mean=mean, precision=precision, autoscale=autoscale)
-            fitted = prior.within(K, D, False, scale)
+            fitted = prior.in_coordinates(K, D, False, scale)
             v = theta * units - mean
             if isinstance(precision, tuple):
                 expected = v.ravel() @ np.kron(*precision) @ v.ravel()
@@ -140,11 +140,11 @@ def test_without_an_intercept(autoscale):
 
 
 def test_in_coordinates_that_are_the_data():
-    fitted = GaussianPrior(mean=0.4, precision=0.7).within(K, D, True, Coordinates())
+    fitted = GaussianPrior(mean=0.4, precision=0.7).in_coordinates(K, D, True, Coordinates())
     np.testing.assert_array_equal(fitted.mean, np.c_[np.full((K, D), 0.4), np.zeros(K)])
     np.testing.assert_allclose(fitted.precision.diagonal, np.c_[np.full((K, D), 0.7), np.full(K, WEAK)])
     assert WEAK == pytest.approx(0.16)
-    assert GaussianPrior().within(K, D, True, Coordinates()).mean is None
+    assert GaussianPrior().in_coordinates(K, D, True, Coordinates()).mean is None
 
 
 def test_autoscaled_priors_do_not_depend_on_units_or_origins():
@@ -152,14 +152,14 @@ def test_autoscaled_priors_do_not_depend_on_units_or_origins():
     scale, shift = np.array([10.0, 0.01]), np.array([100.0, -7.0])
     moved = Coordinates(shift=shift + MEAN * scale, scale=1 / (SD * scale))
     prior = GaussianPrior(mean=WEIGHTS, precision=spd(K * D), autoscale=True)
-    here, there = prior.within(K, D, True, DENSE), prior.within(K, D, True, moved)
+    here, there = prior.in_coordinates(K, D, True, DENSE), prior.in_coordinates(K, D, True, moved)
     np.testing.assert_array_equal(here.mean, there.mean)
     np.testing.assert_array_equal(here.precision.matrix(np.eye(K)), there.precision.matrix(np.eye(K)))
 
 
 def test_kinds():
     def kind(form, coordinates=DENSE):
-        return type(FORMS[form].within(K, D, True, coordinates).precision)
+        return type(FORMS[form].in_coordinates(K, D, True, coordinates).precision)
 
     assert kind("number") is kind("array") is DiagonalPrecision
     assert kind("matrix of the weights") is kind("matrix with intercepts") is MatrixPrecision
@@ -169,7 +169,7 @@ def test_kinds():
 
 def test_exchangeable_priors():
     def alike(**params):
-        return GaussianPrior(**params).within(K, D, True, DENSE).exchangeable
+        return GaussianPrior(**params).in_coordinates(K, D, True, DENSE).exchangeable
 
     assert alike()
     assert alike(mean=0.5)
@@ -177,7 +177,7 @@ def test_exchangeable_priors():
     assert not alike(mean=WEIGHTS)
     assert not alike(precision=FORMS["array"].precision)
     assert alike(precision=np.tile([1.0, 2.0], (K, 1)))
-    assert not Prior(None, MatrixPrecision(np.eye(K * D), (K, D))).exchangeable
+    assert not PriorInCoordinates(None, MatrixPrecision(np.eye(K * D), (K, D))).exchangeable
 
 
 # What cannot be a prior
@@ -219,16 +219,16 @@ def test_exchangeable_priors():
 def test_errors_say_what_was_given_and_what_is_needed(params, words):
     for word in words:
         with pytest.raises(ValueError, match=word):
-            GaussianPrior(**params).within(K, D, True, DENSE)
+            GaussianPrior(**params).in_coordinates(K, D, True, DENSE)
 
 
 def test_without_an_intercept_errors_do_not_speak_of_one():
     with pytest.raises(ValueError, match=r"\(3, 2\) is needed"):
-        GaussianPrior(mean=np.zeros((K, D + 1))).within(K, D, False, Coordinates())
+        GaussianPrior(mean=np.zeros((K, D + 1))).in_coordinates(K, D, False, Coordinates())
     with pytest.raises(ValueError, match=r"matrix \(6, 6\), or a pair"):
-        GaussianPrior(precision=spd(9)).within(K, D, False, Coordinates())
+        GaussianPrior(precision=spd(9)).in_coordinates(K, D, False, Coordinates())
     with pytest.raises(ValueError, match=r"\(3, 3\) and \(2, 2\) are needed"):
-        GaussianPrior(precision=(spd(3), spd(3))).within(K, D, False, Coordinates())
+        GaussianPrior(precision=(spd(3), spd(3))).in_coordinates(K, D, False, Coordinates())
 
 
 def test_parameters_by_name():

@@ -10,7 +10,8 @@ from posteriori.maths.integrals import normal_nodes
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.softmax.importance import importance
 from posteriori.softmax.laplace import class_basis, full_posterior, laplace
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
+from posteriori.softmax.moments import ObservedMoments
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.precision import DiagonalPrecision, MatrixPrecision
 from posteriori.softmax.variational import variational
 
@@ -34,7 +35,7 @@ def optimum(problem):
 
 def fitted(problem, **options):
     theta = optimum(problem)
-    return variational(problem, theta, problem.likelihood_hessian(theta, class_basis(problem)), **options)
+    return variational(problem, theta, problem.curvature.likelihood_hessian(theta, class_basis(problem)), **options)
 
 
 def small(K, D=2, N=40, size=1.5, seed=0):
@@ -57,7 +58,9 @@ def separable(alpha=0.05):
 def bound_and_slope(problem, posterior, n_nodes=2**11):
     """B at a Gaussian, and the slope of -B in its mean, with many nodes; written out from the definition of KL."""
     K = problem.shape[0]
-    value, slope, _ = problem.averaged(posterior.mean, posterior.forms, posterior.basis, normal_nodes(K - 1, n_nodes))
+    value, slope, _ = problem.curvature.averaged(
+        posterior.mean, posterior.forms, posterior.basis, normal_nodes(K - 1, n_nodes)
+    )
     S, R = posterior.covariance(), problem.prior.matrix(np.eye(K))
     trace, d = np.vdot(R, S), len(S)
     return -value - 0.5 * (trace - d - np.linalg.slogdet(S)[1] - np.linalg.slogdet(R)[1]), slope
@@ -104,7 +107,7 @@ def test_the_bound_is_stationary(make):
     step = posterior.solve(slope)
     assert np.sqrt(np.vdot(slope, step)) < 0.4
     nodes = normal_nodes(problem.shape[0] - 1, 2**11)
-    _, _, curvature = problem.averaged(posterior.mean, posterior.forms, posterior.basis, nodes)
+    _, _, curvature = problem.curvature.averaged(posterior.mean, posterior.forms, posterior.basis, nodes)
     again = full_posterior(problem, posterior.mean, curvature)
     np.testing.assert_allclose(again.variances(), posterior.variances(), rtol=0.15)
     assert again.log_det == pytest.approx(posterior.log_det, abs=0.15 * len(posterior.inner))
@@ -188,7 +191,7 @@ def test_near_separation_it_is_narrower_than_laplaces():
 def test_contrasts_and_all_classes_agree(make):
     problem = make()
     R = problem.prior.matrix(np.eye(3))
-    whole = problem.with_prior(MatrixPrecision(R, problem.shape))
+    whole = SoftmaxObjective(problem.blocks, problem.observed, MatrixPrecision(R, problem.shape))
     a, b = fitted(problem), fitted(whole)
     assert a.posterior.basis.shape[1] == 2
     assert b.posterior.basis.shape[1] == 3
@@ -204,7 +207,7 @@ def test_the_precision_is_that_of_curvature_averaged_over_the_source(make):
     nodes = normal_nodes(problem.shape[0] - 1, 128)
     source = found.source
     bound, _ = bound_and_slope(problem, source, 128)
-    _, _, curvature = problem.averaged(source.mean, source.forms, source.basis, nodes)
+    _, _, curvature = problem.curvature.averaged(source.mean, source.forms, source.basis, nodes)
     np.testing.assert_array_equal(found.posterior.mean, source.mean)
     np.testing.assert_allclose(
         found.posterior.factor @ found.posterior.factor.T, curvature + problem.prior.matrix(source.basis), rtol=1e-9

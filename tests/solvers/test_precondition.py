@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.solvers.problems import softmax_problem
 
 from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.target import Target
-from posteriori.softmax.solve import softmax_problem
 from posteriori.solvers.conjugate_gradient import conjugate_gradient
 from posteriori.solvers.precondition import class_blocks, kronecker
 
@@ -166,7 +166,7 @@ def test_input_is_left_alone(make):
 
 def softmax(X, y, precision):
     target = Target(np.arange(len(precision)), y, None, None)
-    return softmax_problem(MemoryFeatures(X, None), target, precision, 1)[0]
+    return softmax_problem(MemoryFeatures(X, None), target, precision)
 
 
 def test_kronecker_factors_of_very_many_features():
@@ -174,7 +174,7 @@ def test_kronecker_factors_of_very_many_features():
     rng = np.random.default_rng(5)
     X, y = rng.standard_normal((40, 2600)) * np.geomspace(0.1, 10.0, 2600), np.arange(40) % 3
     problem = softmax(X, y, np.ones((3, 2601)))
-    A, G, lead, diagonal = problem.kronecker_factors(np.zeros((3, 2601)))
+    A, G, lead, diagonal = problem.curvature.kronecker_factors(np.zeros((3, 2601)))
     ones = np.column_stack([X, np.ones(40)])
     np.testing.assert_allclose(A / np.trace(A), (np.eye(3) - 1 / 3) / 2, atol=1e-12)
     np.testing.assert_allclose(diagonal, 2 / 3 * (ones**2).sum(axis=0), rtol=1e-10)
@@ -207,6 +207,9 @@ def test_kronecker_saves_most_products(alpha):
                 return n
         return n
 
-    with_it, without = products(kronecker(*problem.kronecker_factors(theta), precision)), products(lambda R: R)
+    with_it, without = (
+        products(kronecker(*problem.curvature.kronecker_factors(theta), precision)),
+        products(lambda R: R),
+    )
     assert with_it <= without / 3
     assert with_it <= 15

@@ -12,13 +12,13 @@ import mpmath as mp
 import numpy as np
 import pytest
 from sklearn.base import clone
+from tests.solvers.problems import softmax_problem, solve
 
 from posteriori import SoftmaxRegression
 from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.target import Target
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.precision import DiagonalPrecision
-from posteriori.softmax.solve import softmax_problem, solve
 from posteriori.solvers.automatic import Automatic
 from posteriori.solvers.gradient_descent import GradientDescent
 from posteriori.solvers.lbfgs import LBFGS
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 def objective(X, Y, precision, mean=None, weights=None):
     codes, probs = (Y, None) if Y.ndim == 1 else (None, Y)
     target = Target(np.arange(len(precision)), codes, probs, weights)
-    problem, _ = softmax_problem(MemoryFeatures(X, None), target, precision, 1)
+    problem = softmax_problem(MemoryFeatures(X, None), target, precision)
     return problem if mean is None else SoftmaxObjective(problem.blocks, problem.observed, problem.precision, mean)
 
 
@@ -85,16 +85,16 @@ def intercept_only(sizes=(50, 30, 15, 5)):
 class Quadratic:
     """J = 1/2 v^T H v + 1 with v = theta - theta*, and H = sum_i A_i kron G_i + prior like a softmax model's."""
 
-    n_rows = start_rows = 64
-    total_weight = 1.0
+    n_rows = 64
     mean = None
+    curvature = certificate = start = property(lambda self: self)
 
     def __init__(self, A, G, alpha, optimum):
         self.likelihood = sum(np.kron(a, g) for a, g in zip(A, G, strict=True))
         self.A, self.G, self.optimum, self.shape = sum(A), sum(G), optimum, optimum.shape
         self.prior = DiagonalPrecision(np.full(self.shape, alpha))
         self.precision = self.prior.diagonal
-        self.moments_of_features = np.zeros(self.shape[1]), np.ones(self.shape[1])
+        self.row_moments = np.zeros(self.shape[1]), np.ones(self.shape[1]), 1.0
 
     def value_gradient(self, theta):
         gradient = self.product(theta, theta - self.optimum)
@@ -362,7 +362,7 @@ def test_interrupted_keeps_the_best_state(solver):
 def test_interrupted_on_the_first_sample_of_rows():
     """A start from a sample of rows is stopped by Ctrl-C like everything else."""
     problem = soft_targets(10_000, 30, 3).problem
-    interrupt(problem.sample(problem.start_rows), 3)
+    interrupt(problem.start.sample(problem.start.n_rows), 3)
     start = np.zeros(problem.shape)
     _, solution = solve(problem, Automatic(), start, tol=1e-8, max_iter=100)
     assert solution.status is Status.INTERRUPTED
@@ -377,14 +377,20 @@ def test_a_later_sample_that_is_easier_by_chance_does_not_discard_the_start():
     every = objective(X, y, np.full((3, 3), 1.0))
     half = objective(X, y, np.full((3, 3), 0.5), weights=np.full(600, 0.5))
 
-    class Sampled:
-        start_rows = 8
-
-        def __getattr__(self, name):
-            return getattr(every, name)
+    class Samples:
+        n_rows = 8
 
         def sample(self, n_rows):
             return every if n_rows == 8 else half
+
+        def descend(self, tol):
+            return None
+
+    class Sampled:
+        start = Samples()
+
+        def __getattr__(self, name):
+            return getattr(every, name)
 
     steps = Automatic().steps(Sampled(), np.zeros((3, 3)), 1e-8)
     best = solve(every, Newton(), np.zeros((3, 3)), tol=1e-12, max_iter=100)[1].objective

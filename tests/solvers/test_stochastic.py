@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.solvers.problems import softmax_problem
 
 from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.target import Target
-from posteriori.softmax.solve import softmax_problem
 from posteriori.solvers.stochastic import Averaged, RunningMoments, row_curvature, scaled_direction
 
 
@@ -101,7 +101,7 @@ def test_average_weighs_as_the_third_power_of_time(n):
 
 def softmax(X, y, alpha=0.5, intercept=True):
     precision = np.full((4, X.shape[1] + intercept), alpha)
-    problem, _ = softmax_problem(MemoryFeatures(X, None), Target(np.arange(4), y, None, None), precision, 1)
+    problem = softmax_problem(MemoryFeatures(X, None), Target(np.arange(4), y, None, None), precision)
     return problem
 
 

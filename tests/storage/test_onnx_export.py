@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, PowerTransformer, StandardScaler
 
 import posteriori as po
+from posteriori.softmax.predictive import quasi_nodes
 from posteriori.storage.onnx_export import to_onnx
 
 onnx = pytest.importorskip("onnx")
@@ -109,7 +110,7 @@ def test_twenty_classes_and_their_posterior(posterior):
 def test_fewer_nodes_for_very_many_classes():
     X, y = simulated(101, rows=3)
     model = fitted(po.BayesianSoftmaxRegression(1.0, posterior="diagonal", approximation="laplace"), X, y)
-    assert model._n_quasi_nodes < model.n_nodes
+    assert quasi_nodes(model.n_nodes, len(model.classes_)) < model.n_nodes
     check(model, X[::10])
 
 

@@ -371,7 +371,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def _keep(self, blocks: Blocks, target: Target) -> KeptRows:
         """Some rows to judge priors by; a row with soft labels counts once for each class it may be of."""
         most = _MOST_KEPT if self._judges else 0
-        X, Y, c = random_rows(blocks, target, most, self._rng())
+        X, Y, c = random_rows(blocks, most, self._rng())
         X = as_dense(X)
         weights = np.ones(len(X)) if c is None else c
         if Y.ndim == 1:

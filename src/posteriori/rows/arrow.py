@@ -238,6 +238,11 @@ class StreamBlocks:
     def _read(self, batch: pa.RecordBatch, with_labels: bool) -> tuple[Any, Any, Any]:
         return read_piece(batch, self.layout, with_labels, self.shift, self.scale)
 
+    @property
+    def n_weighted(self) -> int:
+        """Rows of positive weight."""
+        return self.n_rows if self.target is None else self.target.n_weighted
+
     def map_sum(self, kernel: Callable[..., Any], *params: Any, row_values: Any = None, coarse: bool = False) -> Any:
         """Sum of the kernel over the batches, added in their order; large ones would be held in memory for no gain."""
         with_labels = facts_of(kernel).reads_labels

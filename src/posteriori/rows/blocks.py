@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from posteriori.rows.target import Target
 
 __all__ = [
     "Blocks",
@@ -92,6 +89,10 @@ class Blocks(Protocol):
     def n_rows(self) -> int:
         """N."""
 
+    @property
+    def n_weighted(self) -> int:
+        """Rows of positive weight."""
+
     n_features: int
     sparse: bool
     """Whether X is a sparse matrix."""
@@ -129,9 +130,9 @@ class Blocks(Protocol):
         """
 
 
-def random_rows(blocks: Blocks, target: Target, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+def random_rows(blocks: Blocks, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
     """Up to `n_rows` random rows of positive weight, as (X, Y, c): the same ones wherever the rows are."""
-    N = target.n_weighted
+    N = blocks.n_weighted
     rows = np.arange(N) if N <= n_rows else np.sort(rng.choice(N, n_rows, replace=False, shuffle=False))
     return blocks.take(rows, weighted=True)
 

@@ -292,6 +292,11 @@ class DaskBlocks:
         """N, counted when it is asked for if it is not known."""
         return sum(self.features.lengths)
 
+    @property
+    def n_weighted(self) -> int:
+        """Rows of positive weight."""
+        return self.n_rows if self.target is None else self.target.n_weighted
+
     def map_sum(self, kernel: Callable[..., Any], *params: Any, row_values: Any = None, coarse: bool = False) -> Any:
         """Sum of the kernel over the partitions, on their workers; sums are added in a fixed tree."""
         self.n_passes += 1

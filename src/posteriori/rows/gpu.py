@@ -238,6 +238,11 @@ class GpuBlocks:
             self.X, self.Y, self.c = X, Y, c
 
     @property
+    def n_weighted(self) -> int:
+        """Rows of positive weight."""
+        return self.n_rows if self.c is None else int((np.asarray(self.c)[: self.n_rows] > 0).sum())
+
+    @property
     def least_sample(self) -> int:
         """A thirty-second of the rows, or as many as are visited in no more time than a call takes."""
         return max(self.n_rows // 32, min(self.n_rows // 4, _ROWS_OF_A_CALL))

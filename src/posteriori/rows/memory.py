@@ -178,6 +178,11 @@ class MemoryBlocks:
             X = X.astype(np.float64)
         return X if self.scale is None else X * self.scale
 
+    @property
+    def n_weighted(self) -> int:
+        """Rows of positive weight."""
+        return self.n_rows if self.c is None else int(np.count_nonzero(self.c > 0))
+
     def _block(self, rows: Any) -> tuple[Any, Any, Any]:
         Y = None if self.Y is None else self.Y[rows]
         return self.features(rows), Y, None if self.c is None else self.c[rows]

@@ -75,19 +75,15 @@ class ColumnTarget(Target):
 
     layout: Layout = Layout(())
     n_rows: int = 0
-    weighted_rows: int = 0
+    n_weighted: int = 0
+    """Rows of positive weight."""
     total: float = 0.0
     """Weight of all rows."""
 
     @property
-    def n_weighted(self) -> int:
-        """Rows of positive weight."""
-        return self.weighted_rows
-
-    @property
     def n_counted(self) -> int:
         """Rows of positive weight."""
-        return self.weighted_rows
+        return self.n_weighted
 
 
 @dataclass(frozen=True)

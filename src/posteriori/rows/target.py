@@ -53,15 +53,6 @@ class Target:
         return np.eye(len(self.classes))[self.codes[rows]]
 
     @property
-    def n_weighted(self) -> int:
-        """Rows of positive weight."""
-        if self.weights is not None:
-            return int(np.count_nonzero(self.weights))
-        values = self.codes if self.codes is not None else self.probs
-        assert values is not None
-        return len(values)
-
-    @property
     def n_counted(self) -> int:
         """Rows of positive weight; of soft labels each that is not zero."""
         if self.codes is None:

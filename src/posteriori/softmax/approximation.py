@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from posteriori.rows.blocks import Blocks, random_rows
-from posteriori.rows.target import Target
 from posteriori.softmax.importance import importance
 from posteriori.softmax.laplace import Laplace
 from posteriori.softmax.leave_one_out import left_out
@@ -31,53 +30,72 @@ _ALIKE = 0.003
 
 @dataclass(frozen=True)
 class Approximated:
-    """A posterior, what is to be recorded of it, and its own log evidence if it has one."""
+    """A posterior and how it was come by.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    name, reason : str
+        Which approximation it is, and why.
+    converged : bool or None
+        Whether variational steps had settled.
+    scores : dict of str to float
+        Left-out log-loss of each candidate; empty if there was no choice.
+    log_evidence : float or None
+        Its own estimate, if it has one.
+    bound, k_hat, effective_sample_size : float or None
+        The variational bound; how far importance weights are to be trusted.
+    """
 
     posterior: Posterior
-    record: dict[str, Any]
+    name: str
+    reason: str
+    converged: bool | None = None
+    scores: dict[str, float] = field(default_factory=dict)
     log_evidence: float | None = None
+    bound: float | None = None
+    k_hat: float | None = None
+    effective_sample_size: float | None = None
+
+    @property
+    def score(self) -> float:
+        """The left-out log-loss of this approximation."""
+        return self.scores[self.name]
 
 
-def approximate(
-    blocks: Blocks, objective: SoftmaxObjective, at_mode: Laplace, target: Target, settings: BayesianSettings
-) -> Approximated:
+def approximate(objective: SoftmaxObjective, at_mode: Laplace, settings: BayesianSettings) -> Approximated:
     """The posterior asked for, or the one that the referee prefers."""
-    asked = settings.approximation
-    if asked == "laplace":
-        return Approximated(at_mode.posterior, {"approximation": "laplace", "approximation_reason": "as asked"})
-    theta, H_lik = at_mode.posterior.mean, at_mode.likelihood_hessian
-    if asked == "importance":
-        proposal = variational(objective, theta, H_lik)
-        rng = np.random.default_rng(settings.random_state)
-        weighed = importance(objective, proposal.posterior, settings.n_draws, rng)
-        record = {
-            "approximation": "importance",
-            "approximation_reason": "as asked",
-            "bound": proposal.bound,
-            "k_hat": weighed.k_hat,
-            "effective_sample_size": weighed.effective_sample_size,
-        }
-        return Approximated(weighed.posterior, record, weighed.log_evidence)
-    if asked == "variational":
-        found = variational(objective, theta, H_lik)
-        return _of_variational(found, "as asked", {})
-    return _by_referee(blocks, objective, at_mode, target)
+    return _APPROXIMATIONS[settings.approximation](objective, at_mode, settings)
 
 
-def _of_variational(found: Variational, reason: str, scores: dict[str, float]) -> Approximated:
-    record = {
-        "approximation": "variational",
-        "approximation_reason": reason,
-        "approximation_converged": found.converged,
-        "scores": scores,
-        "bound": found.bound,
-    }
-    return Approximated(found.posterior, record)
+def _laplace(objective: SoftmaxObjective, at_mode: Laplace, settings: BayesianSettings) -> Approximated:
+    return Approximated(at_mode.posterior, "laplace", "as asked")
 
 
-def _by_referee(blocks: Blocks, objective: SoftmaxObjective, at_mode: Laplace, target: Target) -> Approximated:
+def _variational(objective: SoftmaxObjective, at_mode: Laplace, settings: BayesianSettings) -> Approximated:
+    found = variational(objective, at_mode.posterior.mean, at_mode.likelihood_hessian)
+    return _from_variational(found, "as asked", {})
+
+
+def _importance(objective: SoftmaxObjective, at_mode: Laplace, settings: BayesianSettings) -> Approximated:
+    proposal = variational(objective, at_mode.posterior.mean, at_mode.likelihood_hessian)
+    rng = np.random.default_rng(settings.seed)
+    weighted = importance(objective, proposal.posterior, settings.n_draws, rng)
+    return Approximated(
+        weighted.posterior,
+        "importance",
+        "as asked",
+        log_evidence=weighted.log_evidence,
+        bound=proposal.bound,
+        k_hat=weighted.k_hat,
+        effective_sample_size=weighted.effective_sample_size,
+    )
+
+
+def _by_referee(objective: SoftmaxObjective, at_mode: Laplace, settings: BayesianSettings) -> Approximated:
     """Laplace where it predicts left-out rows as the plug-in does; else the better of it and a variational one."""
-    X, Y, share = _referee_rows(blocks, target)
+    K = objective.shape[0]
+    X, Y, share = _referee_rows(objective.blocks, K)
 
     def loss(log_p: np.ndarray) -> float:
         return float(-(share @ log_p) / share.sum())
@@ -85,27 +103,36 @@ def _by_referee(blocks: Blocks, objective: SoftmaxObjective, at_mode: Laplace, t
     judged = left_out(at_mode.posterior, X, Y, np.minimum(share, 1.0))
     scores = {"plugin": loss(judged.plugin), "laplace": loss(judged.averaged)}
 
-    def chosen(reason: str) -> Approximated:
-        record = {"approximation": "laplace", "approximation_reason": reason, "scores": scores}
-        return Approximated(at_mode.posterior, record)
+    def laplace_because(reason: str) -> Approximated:
+        return Approximated(at_mode.posterior, "laplace", reason, scores=scores)
 
     if abs(scores["laplace"] - scores["plugin"]) <= _ALIKE * scores["plugin"]:
-        return chosen("left-out rows are predicted as well as by the mode: there is little to gain")
-    K = len(target.classes)
+        return laplace_because("left-out rows are predicted as well as by the mode: there is little to gain")
     if len(at_mode.likelihood_hessian) > _VARIATIONAL_PARAMETERS or objective.n_rows * K > _VARIATIONAL_VALUES:
-        return chosen("too large for a variational posterior")
+        return laplace_because("too large for a variational posterior")
     found = variational(objective, at_mode.posterior.mean, at_mode.likelihood_hessian)
     candidates = [found] if found.full_step is None else [found, found.full_step]
     losses = [loss(left_out(q.posterior, X, Y, np.minimum(share, 1.0), q.source).averaged) for q in candidates]
     found, scores["variational"] = candidates[int(np.argmin(losses))], min(losses)
     if scores["variational"] <= scores["laplace"]:
-        return _of_variational(found, "it predicts left-out rows best", scores)
-    return chosen("it predicts left-out rows best")
+        return _from_variational(found, "it predicts left-out rows best", scores)
+    return laplace_because("it predicts left-out rows best")
 
 
-def _referee_rows(blocks: Blocks, target: Target) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Some rows of the fit in standard coordinates, their targets (n, K) and weights."""
-    K = len(target.classes)
+def _from_variational(found: Variational, reason: str, scores: dict[str, float]) -> Approximated:
+    return Approximated(found.posterior, "variational", reason, found.converged, scores, bound=found.bound)
+
+
+_APPROXIMATIONS: dict[str, Callable[[SoftmaxObjective, Laplace, BayesianSettings], Approximated]] = {
+    "auto": _by_referee,
+    "laplace": _laplace,
+    "variational": _variational,
+    "importance": _importance,
+}
+
+
+def _referee_rows(blocks: Blocks, K: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A sample of the fit's rows in its coordinates, their targets (n, K) and weights (n,)."""
     most = int(np.clip(_REFEREE_FLOPS / K**3, 200, _REFEREE_ROWS))
-    X, Y, c = random_rows(blocks, target, most, np.random.default_rng(0))
+    X, Y, c = random_rows(blocks, most, np.random.default_rng(0))
     return X, np.eye(K)[Y] if Y.ndim == 1 else Y, np.ones(len(Y)) if c is None else c

@@ -12,24 +12,22 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.uncertainty import Uncertainty
-from posteriori.parameters import require_count, require_level, seed_from
+from posteriori.parameters import require_choice, require_count, require_level, seed_from
 from posteriori.rows.blocks import Blocks
 from posteriori.rows.engines import read_for_fit, read_for_prediction, read_labels, require_in_memory
-from posteriori.rows.features import Features
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.rows.products import as_dense
 from posteriori.rows.schema import remember_features
 from posteriori.rows.target import Target
-from posteriori.softmax import description as describing
-from posteriori.softmax import predictive as predicting
-from posteriori.softmax import summary_tables as tables
-from posteriori.softmax.cautions import warn_of
+from posteriori.softmax import predictive, summary_tables
 from posteriori.softmax.fit import BayesianFit, bayesian_fit
-from posteriori.softmax.label_noise import clean_label_shares
-from posteriori.softmax.likelihood import StandardLikelihood, standard_likelihood
+from posteriori.softmax.fitted import FittedSoftmax
+from posteriori.softmax.label_noise import fit_with_label_noise, require_single_labels
+from posteriori.softmax.likelihood import LinearLikelihood, linear_likelihood
 from posteriori.softmax.priors import GaussianPrior
 from posteriori.softmax.progress import progress
-from posteriori.softmax.settings import PREDICTIVES, BayesianSettings, bayesian_settings
+from posteriori.softmax.settings import PREDICTIVES, bayesian_settings
+from posteriori.softmax.warnings import warn_about
 from posteriori.solvers.solution import Status
 from posteriori.solvers.solver import Solver
 from posteriori.threads import one_blas_thread, usable_threads
@@ -41,6 +39,7 @@ __all__ = ["BayesianSoftmaxRegression"]
 
 
 _LARGEST, _FAR = 1e308, 1e100
+"""Values are clipped to the first; rows that overflow are pulled in to the second."""
 
 
 class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
@@ -86,6 +85,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
     solution_ : BayesianSolution
         Of the mode, with the choices of structure, approximation and prior and their reasons.
     label_noise_ : float
+    fitted_ : FittedSoftmax
+        The posterior in the coordinates of the fit, for those who calculate with it.
     n_iter_, n_features_in_, feature_names_in_
 
     Examples
@@ -158,79 +159,54 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         self
         """
         settings = bayesian_settings(self)
-        if self.label_noise is not None and self.label_noise != 0:
+        noisy = self.label_noise is not None and self.label_noise != 0
+        if noisy:
             require_in_memory(X, "label_noise, which gives each row a weight of its own,")
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight, device=self.device)
+        if noisy:
+            require_single_labels(target)
         if target.weights is not None and not target.weights.any():
             raise ValueError("All sample weights are zero: there is nothing to learn from.")
+        rule, threads = settings.prior.coordinate_rule(settings.fit_intercept), usable_threads(self.n_jobs)
+
+        def likelihood_of(target: Target) -> LinearLikelihood:
+            return linear_likelihood(features, target, settings.fit_intercept, rule, threads)
+
         with one_blas_thread():
-            threads = usable_threads(self.n_jobs)
-            likelihood = standard_likelihood(features, target, settings.fit_intercept, settings.scaled, threads)
+            likelihood, rate = likelihood_of(target), 0.0
             with progress(self.verbose, likelihood.blocks) as report:
-                settings = replace(settings, report=report)
-                likelihood, fit, rate = self._fit_with_noise(features, target, likelihood, settings, threads)
-        self._store(features, named, target, likelihood, fit, rate)
-        self._drawn_from = settings.random_state
+                settings = replace(settings, solve=replace(settings.solve, report=report))
+                if noisy:
+                    likelihood, fit, rate = fit_with_label_noise(self.label_noise, target, likelihood_of, settings)
+                else:
+                    fit = bayesian_fit(likelihood, settings)
+        remember_features(self, features, named)
+        self.classes_ = target.classes
+        self._store(likelihood, fit, rate, settings.seed)
         if self.solution_.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        warn_of(self.solution_, int(self.n_draws))
+        warn_about(self.solution_, int(self.n_draws))
         return self
 
-    def _fit_with_noise(
-        self,
-        features: Features,
-        target: Target,
-        likelihood: StandardLikelihood,
-        settings: BayesianSettings,
-        threads: int,
-    ) -> tuple[StandardLikelihood, BayesianFit, float]:
-        """Fit; with label noise, again and again with each row weighed by the chance that its label is its own."""
-        if self.label_noise is None or self.label_noise == 0:
-            return likelihood, bayesian_fit(likelihood, target, settings), 0.0
-        if target.codes is None:
-            raise ValueError("label_noise needs labels: soft targets say themselves how sure they are.")
-        rate = 0.05 if self.label_noise == "estimate" else float(self.label_noise)
-        rough = replace(settings, approximation="laplace")
-        weights = np.ones(len(target.codes)) if target.weights is None else target.weights
-        shares, noisy = np.ones_like(weights), target
-        for _ in range(50):
-            fit = bayesian_fit(likelihood, noisy, rough)
-            if fit.solution.status is Status.INTERRUPTED:
-                return likelihood, fit, rate
-            log_p = likelihood.blocks.map_rows(predicting.plugin, fit.theta, np.zeros(len(fit.theta)), True)
-            own = log_p[target.codes, np.arange(len(target.codes))]
-            before, shares = shares, clean_label_shares(own, rate, len(target.classes))
-            if self.label_noise == "estimate":
-                rate = float(np.clip((weights @ (1.0 - shares)) / weights.sum(), 1e-6, 0.9))
-            noisy = replace(target, weights=weights * shares)
-            likelihood = standard_likelihood(features, noisy, settings.fit_intercept, settings.scaled, threads)
-            if np.abs(shares - before).max() < 1e-3:
-                break
-        return likelihood, bayesian_fit(likelihood, noisy, settings), rate
-
-    def _store(
-        self,
-        features: Features,
-        named: list[str],
-        target: Target,
-        likelihood: StandardLikelihood,
-        fit: BayesianFit,
-        rate: float,
-    ) -> None:
-        remember_features(self, features, named)
+    def _store(self, likelihood: LinearLikelihood, fit: BayesianFit, rate: float, seed: int) -> None:
         coordinates = likelihood.coordinates
         D = self.n_features_in_
         theta = coordinates.outward(fit.theta)
-        self.classes_, self.solution_, self.n_iter_ = target.classes, fit.solution, fit.solution.n_iter
+        self.solution_, self.n_iter_ = fit.solution, fit.solution.n_iter
         self.coef_ = theta[:, :D].copy()
         self.intercept_ = theta[:, D].copy() if theta.shape[1] > D else np.zeros(len(theta))
         self.log_evidence_, self.label_noise_ = fit.log_evidence, rate
         self.prior_ = None if fit.prior is None else fit.prior.in_data_units(coordinates, D)
-        self._coordinates, self._mode, self._posterior = coordinates, fit.theta, fit.posterior
-        self._precision = None if fit.prior is None else fit.prior.precision
         sizes = likelihood.observed.class_sizes
-        self._class_sizes = sizes / sizes.sum()
-        self._offset = np.zeros(len(sizes))
+        self.fitted_ = FittedSoftmax(
+            coordinates,
+            fit.theta,
+            fit.posterior,
+            None if fit.prior is None else fit.prior.precision,
+            sizes / sizes.sum(),
+            np.zeros(len(sizes)),
+            seed,
+        )
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities averaged over the posterior, (n, K)."""
@@ -263,8 +239,9 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n, K) and joint covariance (n, K, K) of the logits of each row."""
         K = len(check_fitted(self).classes_)
-        mean = self._map(X, K, predicting.latent_means, self._posterior, self._offset, nearer=False)
-        covariance = self._map(X, K * K, predicting.latent_covariances, self._posterior, nearer=False)
+        fitted = self.fitted_
+        mean = self._map(X, K, predictive.latent_means, fitted.posterior, fitted.offset, pull_in=False)
+        covariance = self._map(X, K * K, predictive.latent_covariances, fitted.posterior, pull_in=False)
         return mean.T, covariance.T.reshape(-1, K, K)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -273,7 +250,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         K = len(check_fitted(self).classes_)
         tail = 0.5 * (1.0 - level)
         n_nodes = int(np.clip(20.0 / tail, max(1024, self.n_nodes), 1 << 14))
-        ends = self._map(X, 2 * K, predicting.quantiles, self._posterior, self._offset, n_nodes, (tail, 1.0 - tail))
+        fitted, tails = self.fitted_, (tail, 1.0 - tail)
+        ends = self._map(X, 2 * K, predictive.quantiles, fitted.posterior, fitted.offset, n_nodes, tails)
         ends = (1.0 - self.label_noise_) * ends + self.label_noise_ / K
         return ends[:K].T, ends[K:].T
 
@@ -281,16 +259,15 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         """Class probabilities under draws from the posterior, the same draw for all rows, (n_draws, n, K)."""
         K = len(check_fitted(self).classes_)
         require_count("n_draws", n_draws, 1)
-        seed = seed_from(random_state)
-        thetas = self._posterior.draws(n_draws, np.random.default_rng(seed))
-        P = self._map(X, n_draws * K, predicting.drawn, thetas, self._offset)
+        thetas = self.fitted_.draws(n_draws, seed_from(random_state))
+        P = self._map(X, n_draws * K, predictive.drawn, thetas, self.fitted_.offset)
         return (1.0 - self.label_noise_) * P.reshape(n_draws, K, -1).transpose(0, 2, 1) + self.label_noise_ / K
 
     def uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats."""
         check_fitted(self)
         total, aleatoric = self._map(
-            X, 2, predicting.entropies, self._posterior, self._offset, self.n_nodes, self.label_noise_
+            X, 2, predictive.entropies, self.fitted_.posterior, self.fitted_.offset, self.n_nodes, self.label_noise_
         )
         return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 
@@ -308,30 +285,29 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
                 raise ValueError(f"class_prior must name each of {self.classes_.tolist()}, and no other class.")
             class_prior = [class_prior[c] for c in self.classes_]
         new = np.asarray(class_prior, dtype=np.float64)
-        if new.shape != self._class_sizes.shape or not (np.isfinite(new).all() and (new > 0).all()):
+        sizes = self.fitted_.class_sizes
+        if new.shape != sizes.shape or not (np.isfinite(new).all() and (new > 0).all()):
             raise ValueError(f"class_prior must be {len(self.classes_)} positive numbers, one for each class.")
-        if not (self._class_sizes > 0).all():
-            empty = self.classes_[self._class_sizes == 0].tolist()
+        if not (sizes > 0).all():
+            empty = self.classes_[sizes == 0].tolist()
             raise ValueError(f"Classes {empty} had no rows in the fit: their odds cannot be re-weighted.")
         other = copy.copy(self)
-        shift = np.log(new / new.sum()) - np.log(self._class_sizes)
-        other._offset = self._offset + shift - shift.mean()
-        other._class_sizes = new / new.sum()
-        other.intercept_ = self.intercept_ + shift - shift.mean()
+        other.fitted_ = self.fitted_.for_class_sizes(new / new.sum())
+        other.intercept_ = self.intercept_ + (other.fitted_.offset - self.fitted_.offset)
         return other
 
     @property
     def covariance_(self) -> np.ndarray:
         """Posterior covariance in the units of the data, (K D', K D'): class by class, the intercept last."""
         check_fitted(self)
-        K, width = self._mode.shape
+        K, width = self.fitted_.mode.shape
         if K * width > 12_000:
             raise ValueError(
                 f"The covariance of {K * width} parameters takes {8 * (K * width) ** 2 / 2**30:.1f} GiB: use "
                 "predict_latent or summary, which do not need it."
             )
-        M = self._coordinates.outward_matrix(width)
-        blocks = self._posterior.covariance().reshape(K, width, K, width)
+        M = self.fitted_.coordinates.outward_matrix(width)
+        blocks = self.fitted_.posterior.covariance().reshape(K, width, K, width)
         return np.einsum("de,kelf,gf->kdlg", M, blocks, M, optimize=True).reshape(K * width, K * width)
 
     def as_prior(self) -> GaussianPrior:
@@ -342,9 +318,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
                 "as_prior() needs a proper posterior, and Jeffreys' prior leaves what all classes share undetermined: "
                 "fit with prior='evidence' or a number."
             )
-        mean = self._coordinates.outward(self._posterior.mean)
-        if mean.shape[1] > self.n_features_in_:
-            mean[:, -1] += self._offset
+        mean = self.fitted_.mean(self.n_features_in_)
         covariance = self.covariance_
         try:
             np.linalg.cholesky(covariance)
@@ -367,70 +341,65 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         level : float, default 0.95
         reference : class, optional
         """
-        return tables.summary(check_fitted(self), coding, require_level(level), reference)
+        return summary_tables.summary(check_fitted(self), coding, require_level(level), reference)
 
     def contrast(self, first: Any, second: Any, level: float = 0.95) -> pd.DataFrame:
         """Table of the coefficients of log p(first) / p(second)."""
-        return tables.contrast(check_fitted(self), first, second, require_level(level))
+        return summary_tables.contrast(check_fitted(self), first, second, require_level(level))
 
     def marginal_effects(self, X: Any, level: float = 0.95) -> pd.DataFrame:
         """Average over the rows of d p_k / d x_d, with intervals, by draws from the posterior."""
-        return tables.marginal_effects(check_fitted(self), X, require_level(level))
+        return summary_tables.marginal_effects(check_fitted(self), X, require_level(level))
 
     def __str__(self) -> str:
-        return describing.as_text(self) if hasattr(self, "solution_") else repr(self)
+        return summary_tables.as_text(self) if hasattr(self, "solution_") else repr(self)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         if not hasattr(self, "solution_"):
             return super()._repr_mimebundle_(**kwargs)
-        return {"text/plain": str(self), "text/html": describing.as_html(self)}
+        return {"text/plain": str(self), "text/html": summary_tables.as_html(self)}
 
     def _predictive(self, X: Any, log: bool) -> np.ndarray:
         """Probabilities (K, n), or their logarithms, without label noise."""
         check_fitted(self)
         K = len(self.classes_)
-        if self.predictive not in PREDICTIVES:
-            raise ValueError(f"predictive={self.predictive!r} is unknown: use one of {[*PREDICTIVES]}.")
+        require_choice("predictive", self.predictive, PREDICTIVES)
+        fitted = self.fitted_
         if self.predictive == "plugin":
-            return self._map(X, K, predicting.plugin, self._mode, self._offset, log)
+            return self._map(X, K, predictive.plugin, fitted.mode, fitted.offset, log)
         if self.predictive == "probit":
-            return self._map(X, K, predicting.probit, self._posterior, self._offset, log)
+            return self._map(X, K, predictive.probit, fitted.posterior, fitted.offset, log)
         if self.predictive == "sample":
-            thetas = self._posterior.draws(int(self.n_draws), np.random.default_rng(self._drawn_from))
-            return self._map(X, K, predicting.sampled, thetas, self._offset, log)
-        return self._map(X, K, predicting.quasi, self._posterior, self._offset, self._n_quasi_nodes, log)
+            thetas = fitted.draws(int(self.n_draws))
+            return self._map(X, K, predictive.sampled, thetas, fitted.offset, log)
+        n_nodes = predictive.quasi_nodes(int(self.n_nodes), K)
+        return self._map(X, K, predictive.quasi, fitted.posterior, fitted.offset, n_nodes, log)
 
-    @property
-    def _n_quasi_nodes(self) -> int:
-        """Nodes for each row, by predictive="quasi": fewer with very many classes, as each costs K exponentials."""
-        n_nodes = int(self.n_nodes)
-        return n_nodes if len(self.classes_) <= 100 else max(32, n_nodes // 8)
-
-    def _map(self, X: Any, n_out: int, kernel: Any, *params: Any, nearer: bool = True) -> np.ndarray:
+    def _map(self, X: Any, n_out: int, kernel: Any, *params: Any, pull_in: bool = True) -> np.ndarray:
         """The kernel's values for all rows of X, in the fit's coordinates, (n_out, n).
 
-        Of rows so far away that squares overflow, probabilities depend on the direction alone: with `nearer`, such rows
-        are replaced by nearer ones.
+        For rows so far away that squares overflow, probabilities depend on the direction alone: with `pull_in`, such
+        rows are replaced by nearer ones in the same direction.
         """
-        blocks = self._blocks(X, n_out)
+        blocks = self.blocks(X, n_out)
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             values = blocks.map_rows(kernel, *params, heavy=True)
-            lost = np.flatnonzero(np.isnan(values).any(axis=0)) if nearer else np.array([], dtype=int)
+            lost = np.flatnonzero(np.isnan(values).any(axis=0)) if pull_in else np.array([], dtype=int)
             if lost.size:
                 rows = np.clip(as_dense(blocks.take(lost)[0]), -_LARGEST, _LARGEST)
                 rows *= _FAR / np.abs(rows).max(axis=1, keepdims=True)
                 values[:, lost] = MemoryBlocks(rows, None, None, n_out).map_rows(kernel, *params)
             return values
 
-    def _blocks(self, X: Any, n_out: int) -> Blocks:
-        """New rows in the fit's coordinates, for kernels with n_out values a row."""
+    def blocks(self, X: Any, n_out: int) -> Blocks:
+        """New rows in the coordinates of the fit, for kernels with n_out values a row."""
         features = read_for_prediction(self, X, self.device)
-        shift, scale = self._coordinates.shift, self._coordinates.scale
+        shift, scale = self.fitted_.coordinates.shift, self.fitted_.coordinates.scale
         threads = usable_threads(self.n_jobs)
         return features.blocks(None, n_out, shift=shift, scale=scale, n_threads=threads, finite=True)
 
 
 def check_fitted(model: BayesianSoftmaxRegression) -> BayesianSoftmaxRegression:
-    """The model, if it has been fitted."""
+    """The model itself, if it has been fitted; otherwise NotFittedError."""
     check_is_fitted(model, "solution_")
     return model

@@ -8,9 +8,28 @@ import numpy as np
 
 from posteriori.rows.blocks import Blocks
 from posteriori.rows.extremes import extremes
-from posteriori.softmax.objective import ObservedMoments
+from posteriori.softmax.moments import ObservedMoments
 
-__all__ = ["Coordinates"]
+__all__ = ["CoordinateRule", "Coordinates"]
+
+
+@dataclass(frozen=True)
+class CoordinateRule:
+    """What a prior asks of the coordinates of a fit.
+
+    Attributes
+    ----------
+    scaled : bool
+        Whether the prior is stated for columns that are centred and of unit spread.
+    shift_allowed : bool
+        Whether a column may be moved to another origin: the prior does not hold the intercepts at the old one.
+    keep_constant : bool
+        Whether a constant column stays what it is.
+    """
+
+    scaled: bool
+    shift_allowed: bool
+    keep_constant: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,30 +53,19 @@ class Coordinates:
     centre: np.ndarray | None = None
 
     @classmethod
-    def safe_for(
-        cls, blocks: Blocks, observed: ObservedMoments, free_intercept: bool, keep_constant: bool = True
-    ) -> Coordinates:
-        """Those in which sums of squares keep their digits; a constant column stays what it is, if asked to."""
+    def safe_for(cls, blocks: Blocks, observed: ObservedMoments, rule: CoordinateRule) -> Coordinates:
+        """The coordinates nearest to the data's in which sums of squares keep their digits."""
         size = np.sqrt(observed.squares / max(observed.class_sizes.sum(), np.finfo(float).tiny))
         if not observed.finite or ((size > 1e100) | ((size < 1e-100) & (size > 0))).any():
             largest = blocks.map_sum(extremes).largest
             return cls(scale=1.0 / np.where(largest > 0, largest, 1.0))
-        if free_intercept and not blocks.sparse:
+        if rule.shift_allowed and not blocks.sparse:
             far = np.abs(observed.mean) > 1e3 * np.sqrt(observed.variance)
             if far.any():
-                if keep_constant:
+                if rule.keep_constant:
                     far &= blocks.map_sum(extremes).ranges > 0
                 return cls(shift=np.where(far, observed.mean, 0.0)) if far.any() else cls()
         return cls()
-
-    def precision(self, precision: np.ndarray) -> np.ndarray:
-        """The prior's, of the weights of x'."""
-        if self.scale is None:
-            return precision
-        scaled = precision.copy()
-        with np.errstate(under="ignore"):
-            scaled[:, : self.scale.size] *= self.scale**2
-        return scaled
 
     def inward(self, theta: np.ndarray) -> np.ndarray:
         """Parameters for x' from those for x."""
@@ -79,7 +87,7 @@ class Coordinates:
 
     @classmethod
     def standard(cls, safe: Coordinates, observed: ObservedMoments, spread: np.ndarray, centred: bool) -> Coordinates:
-        """Centred (if they can be) and of the given spread, as seen in coordinates `safe`, in which moments are."""
+        """Coordinates of the given spread, centred if they can be; spread and moments are in coordinates `safe`."""
         scale = 1.0 / np.where(spread > 0, spread, 1.0)
         inner = np.ones_like(scale) if safe.scale is None else safe.scale
         shift = None
@@ -98,6 +106,11 @@ class Coordinates:
         if self.centre is not None and width == self.centre.size:
             C[-1] = self.centre
         return C
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether x' is x."""
+        return self.shift is None and self.scale is None
 
     def outward_matrix(self, width: int) -> np.ndarray:
         """M (D', D') with theta_k = M theta'_k for each class: what `outward` does."""

@@ -12,16 +12,28 @@ The last term is how the determinant follows the mode; MacKay's fixed point leav
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
 
+from posteriori.softmax.coordinates import CoordinateRule
 from posteriori.softmax.laplace import Laplace, class_basis, laplace, mode
+from posteriori.softmax.likelihood import LinearLikelihood
+from posteriori.softmax.mode import Mode, SolveSettings, certified, find_mode
+from posteriori.softmax.objective import SoftmaxObjective
+from posteriori.softmax.precision import DiagonalPrecision
+from posteriori.softmax.priors import WEAK, WEAKEST
+from posteriori.softmax.structured import structured_posterior
+from posteriori.solvers.automatic import Automatic
+from posteriori.solvers.newton import forms_hessian
 from posteriori.solvers.problem import PosteriorProblem
+from posteriori.solvers.solution import Status, run
 
-__all__ = ["Evidence", "EvidencePoint", "maximise_evidence"]
+__all__ = ["ArdPrior", "Evidence", "EvidencePoint", "EvidencePrior", "SearchedPrior", "maximise_evidence"]
 
 _ENOUGH = 5e-3
 """Nats of evidence that are not worth another fit."""
@@ -88,7 +100,7 @@ class Evidence:
         problem = self.problem_at(u)
         theta = self.theta
         if self.found is None:
-            H_lik = problem.likelihood_hessian(theta, class_basis(problem))
+            H_lik = problem.curvature.likelihood_hessian(theta, class_basis(problem))
         else:
             H_lik = self.found.likelihood_hessian
             change = u - self.path[-1].u
@@ -109,7 +121,7 @@ class Evidence:
         a = np.exp(u)
         blocks = posterior.inner.reshape(J, width, J, width)
         variance = np.einsum("idid->d", blocks)
-        pull = posterior.solve(problem.log_det_slope(theta, posterior.packed_forms))
+        pull = posterior.solve(problem.curvature.log_det_slope(theta, posterior.packed_forms))
         values, pulls = theta, pull
         if self.centre is not None:  # of w . c + b in place of b
             variance[-1] = np.einsum("idie,d,e->", blocks, self.centre, self.centre, optimize=True)
@@ -222,3 +234,150 @@ def _climb_all(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluation
     if not np.array_equal(evidence.path[-1].u, found.x):
         evidence(found.x)
     return bool(found.success)
+
+
+class SearchedPrior(ABC):
+    """A Gaussian prior on standardised columns whose precisions are those of highest evidence, one for each group.
+
+    The logit of the mean row has a weak prior of its own, which the search may weaken further.
+    """
+
+    autoscale: ClassVar[bool] = True
+    proper: ClassVar[bool] = True
+    note: ClassVar[str]
+    """What is added to the description of the prior that was found."""
+
+    @abstractmethod
+    def groups(self, D: int) -> np.ndarray:
+        """The group of each of D features, (D,): whole numbers from 0 without gaps."""
+
+    def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
+        """Standardised columns."""
+        return CoordinateRule(scaled=True, shift_allowed=has_intercept)
+
+    def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
+        """The precisions of highest evidence, and the mode under them."""
+        groups = self.groups(likelihood.blocks.n_features)
+        u = np.zeros(groups.max() + 1)
+        objective, theta = _objective_at(likelihood, groups, u), np.zeros(likelihood.shape)
+        if not forms_hessian(objective):
+            best, status, _ = run(Automatic().steps(objective, theta, 1e-9), settings.max_iter, settings.report)
+            theta = best.theta
+            if status is Status.INTERRUPTED:
+                return _interrupted(objective, theta)
+        if structure != "full":
+            return _fixed_point(likelihood, groups, settings, structure, u, theta)
+        return _highest_evidence(likelihood, groups, settings, u, theta)
+
+    def strengthened(
+        self, likelihood: LinearLikelihood, settings: SolveSettings, found: Mode, factor: float
+    ) -> Mode | None:
+        """The mode with the weights' precisions multiplied by a factor."""
+        groups = self.groups(likelihood.blocks.n_features)
+        u = found.evidence_path[-1].u.copy()
+        u[: groups.max() + 1] = np.minimum(u[: groups.max() + 1] + np.log(factor), HIGHEST)
+        mode = find_mode(_objective_at(likelihood, groups, u), settings, found.theta)
+        path, converged = found.evidence_path, found.evidence_converged
+        return Mode(mode.objective, mode.theta, mode.solution, None, path, converged)
+
+
+class EvidencePrior(SearchedPrior):
+    """One precision for all weights."""
+
+    note = " (by evidence)"
+
+    def groups(self, D: int) -> np.ndarray:
+        """One group."""
+        return np.zeros(D, dtype=int)
+
+
+class ArdPrior(SearchedPrior):
+    """One precision for each feature: automatic relevance determination."""
+
+    note = " (one per feature, by evidence)"
+
+    def groups(self, D: int) -> np.ndarray:
+        """A group for each feature."""
+        return np.arange(D)
+
+
+def _objective_at(likelihood: LinearLikelihood, groups: np.ndarray, u: np.ndarray) -> SoftmaxObjective:
+    """The log posterior with log-precisions u: one for each group of weights, then that of the mean row's logit."""
+    D, n_groups = groups.size, int(groups.max()) + 1
+    values = np.full(likelihood.shape, WEAK)
+    values[:, :D] = np.exp(u[groups])
+    if u.size > n_groups:
+        values[:, D:] = np.exp(u[n_groups:])
+    return likelihood.objective(DiagonalPrecision(values, _centre(likelihood)))
+
+
+def _centre(likelihood: LinearLikelihood) -> np.ndarray | None:
+    return likelihood.coordinates.centre if likelihood.has_intercept else None
+
+
+def _highest_evidence(
+    likelihood: LinearLikelihood, groups: np.ndarray, settings: SolveSettings, u: np.ndarray, theta: np.ndarray
+) -> Mode:
+    """The top of Laplace's evidence, and the mode there."""
+
+    def objective_at(u: np.ndarray) -> SoftmaxObjective:
+        return _objective_at(likelihood, groups, u)
+
+    columns, lower, upper = groups, np.full(u.size, LOWEST), np.full(u.size, HIGHEST)
+    if likelihood.has_intercept:  # the weak prior of the mean row's logit may prove not weak enough
+        columns, u = np.append(groups, u.size), np.append(u, np.log(WEAK))
+        lower, upper = np.append(lower, np.log(WEAKEST)), np.append(upper, np.log(WEAK))
+    evidence = Evidence(objective_at, columns, theta, _centre(likelihood), settings.tol)
+    try:
+        converged = maximise_evidence(evidence, u, (lower, upper))
+    except KeyboardInterrupt:
+        if evidence.found is None:
+            raise
+        return _interrupted(objective_at(evidence.path[-1].u), evidence.theta, evidence.path)
+    objective, found = objective_at(evidence.path[-1].u), evidence.found
+    assert found is not None
+    # the mode of the search will do if its own Hessian says that it is close enough to the optimum
+    theta = found.posterior.mean
+    value, gradient = objective.value_gradient(theta)
+    gap = 0.5 * float(np.vdot(gradient, found.posterior.solve(gradient)))
+    if gap <= settings.tol * abs(value):
+        solution = certified(objective, theta, Status.CONVERGED, gap, len(evidence.path))
+        return Mode(objective, theta, solution, found, evidence.path, converged)
+    mode = find_mode(objective, settings, theta)
+    at_mode = found if np.array_equal(mode.theta, theta) else None
+    return Mode(objective, mode.theta, mode.solution, at_mode, evidence.path, converged)
+
+
+def _fixed_point(
+    likelihood: LinearLikelihood,
+    groups: np.ndarray,
+    settings: SolveSettings,
+    structure: str,
+    u: np.ndarray,
+    theta: np.ndarray,
+) -> Mode:
+    """MacKay's fixed point, for posteriors whose determinant has no slope worth its price."""
+    members = groups == np.arange(u.size)[:, None]  # (G, D)
+    for _ in range(20):
+        mode = find_mode(_objective_at(likelihood, groups, u), settings, theta)
+        theta = mode.theta
+        converged = False
+        if mode.solution.status is Status.INTERRUPTED:
+            break
+        posterior, _ = structured_posterior(mode.objective, theta, structure)
+        gamma = members @ (1.0 - np.exp(u[groups]) * posterior.variances()[:, : groups.size]).sum(axis=0)
+        squares = members @ (theta[:, : groups.size] ** 2).sum(axis=0)
+        suggestion = np.log(np.maximum(gamma, 1e-3) / np.maximum(squares, 1e-300))
+        change = np.clip(suggestion - u, -3.0, 3.0)
+        converged = bool(np.abs(change).max() < 0.05)
+        if converged:
+            break
+        u = np.clip(u + change, LOWEST, HIGHEST)
+    return Mode(mode.objective, theta, mode.solution, evidence_converged=converged)
+
+
+def _interrupted(objective: SoftmaxObjective, theta: np.ndarray, path: list[EvidencePoint] | None = None) -> Mode:
+    """The state of a search that was interrupted."""
+    solution = certified(objective, theta, Status.INTERRUPTED, float("inf"), 0)
+    converged = None if path is None else False
+    return Mode(objective, theta, solution, None, path or [], converged)

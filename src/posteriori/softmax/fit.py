@@ -1,110 +1,109 @@
-"""The Bayesian fit: prior, mode, curvature, approximation, and a record of each."""
+"""The Bayesian fit: prior, mode, curvature, approximation, and the reasons for each."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from posteriori.rows.target import Target
 from posteriori.softmax.approximation import Approximated, approximate
-from posteriori.softmax.jeffreys import JeffreysProblem, fisher_scoring
 from posteriori.softmax.laplace import Laplace, laplace
-from posteriori.softmax.likelihood import StandardLikelihood
+from posteriori.softmax.likelihood import LinearLikelihood
+from posteriori.softmax.mode import Mode
 from posteriori.softmax.posterior import Posterior
-from posteriori.softmax.prior_search import Mode, mode_by_evidence, mode_of, with_stronger_prior
-from posteriori.softmax.priors import Prior
+from posteriori.softmax.priors import PriorInCoordinates
 from posteriori.softmax.settings import BayesianSettings
 from posteriori.softmax.structured import structure_for, structured_posterior
-from posteriori.solvers.solution import BayesianSolution, Solution, Status, run
+from posteriori.solvers.solution import BayesianSolution, Solution, Status
 
 __all__ = ["BayesianFit", "bayesian_fit"]
 
 _FAR_WORSE = 0.05
-"""Nats a row."""
+"""Nats a row by which left-out rows may be predicted worse than by the mode, before a stronger prior is tried."""
 _STRONGER = (4.0, 16.0, 64.0, 256.0)
 
 
 @dataclass(frozen=True)
 class BayesianFit:
-    """A fit in standard coordinates."""
+    """A fit in its own coordinates.
+
+    Attributes
+    ----------
+    theta : ndarray (K, D')
+        The mode.
+    posterior : Posterior
+    prior : PriorInCoordinates or None
+        None where the prior has no precision.
+    log_evidence : float or None
+    solution : BayesianSolution
+    """
 
     theta: np.ndarray
-    """The mode, (K, D')."""
     posterior: Posterior
-    prior: Prior | None
-    """None for Jeffreys'."""
+    prior: PriorInCoordinates | None
     log_evidence: float | None
     solution: BayesianSolution
 
 
-def bayesian_fit(likelihood: StandardLikelihood, target: Target, settings: BayesianSettings) -> BayesianFit:
-    """Fit in standard coordinates."""
-    K, D = len(target.classes), likelihood.blocks.n_features
-    width = D + settings.fit_intercept
-    structure, reason = structure_for(settings, likelihood.blocks.n_rows, K, width)
-    if structure != "full" and settings.approximation in ("variational", "importance"):
+def bayesian_fit(likelihood: LinearLikelihood, settings: BayesianSettings) -> BayesianFit:
+    """Fit in the coordinates of a likelihood."""
+    K, width = likelihood.shape
+    structure, reason = structure_for(settings.posterior, likelihood.blocks.n_rows, K, width)
+    _require_compatible(settings, structure, reason)
+    found = settings.prior.find_mode(likelihood, settings.solve, structure)
+    if not settings.prior.proper:
+        assert found.posterior is not None
+        fitted = Approximated(found.posterior, "laplace", "the only one for an improper prior")
+        return BayesianFit(found.theta, fitted.posterior, None, None, _solution(found, fitted, structure, reason))
+    if structure != "full" or found.solution.status is Status.INTERRUPTED:
+        kind = "diagonal" if structure == "full" else structure
+        posterior, log_evidence = structured_posterior(found.objective, found.theta, kind)
+        fitted = Approximated(posterior, "laplace", f"the only one for a {structure} posterior")
+        solution = _solution(found, fitted, posterior.structure, reason)
+        return BayesianFit(found.theta, posterior, _prior(found), log_evidence, solution)
+    at_mode = found.laplace or laplace(found.objective, found.theta)
+    interrupted = False
+    try:
+        fitted = approximate(found.objective, at_mode, settings)
+        if _fails(fitted):
+            found, at_mode, fitted = _with_stronger_prior(likelihood, settings, found, at_mode, fitted)
+    except KeyboardInterrupt:  # the mode is known: Laplace's posterior is what there is
+        interrupted = True
+        fitted = Approximated(at_mode.posterior, "laplace", "interrupted before another was found")
+    solution = _solution(found, fitted, structure, reason)
+    if interrupted:
+        solution = replace(solution, status=Status.INTERRUPTED)
+    evidence = at_mode.log_evidence if fitted.log_evidence is None else fitted.log_evidence
+    return BayesianFit(found.theta, fitted.posterior, _prior(found), evidence, solution)
+
+
+def _require_compatible(settings: BayesianSettings, structure: str, reason: str) -> None:
+    """Raise if the approximation or the prior needs a full posterior, or a proper prior, and there is none."""
+    asked = settings.approximation
+    if structure != "full" and asked in ("variational", "importance"):
         raise ValueError(
-            f"approximation={settings.approximation!r} needs a full posterior, and this one is {structure} ({reason}): "
+            f"approximation={asked!r} needs a full posterior, and this one is {structure} ({reason}): "
             "use approximation='laplace' or 'auto', or posterior='full' if it fits."
         )
-    if settings.prior == "jeffreys":
-        return _jeffreys(likelihood, settings, structure, reason, (K, width))
-    if settings.prior in ("evidence", "ard"):
-        found = mode_by_evidence(likelihood, settings, structure, (K, D))
-    else:
-        prior = settings.prior.within(K, D, settings.fit_intercept, likelihood.coordinates)
-        objective = likelihood.objective(prior.precision, prior.mean)
-        found = mode_of(objective, settings)
-    prior = Prior(found.objective.mean, found.objective.prior)
-    record: dict[str, Any] = {
-        "structure": structure,
-        "structure_reason": reason,
-        "evidence_path": found.path or [],
-        "evidence_converged": found.converged,
-    }
-    if structure != "full" or found.solution.status is Status.INTERRUPTED:
-        posterior, log_evidence = structured_posterior(
-            found.objective, found.theta, "diagonal" if structure == "full" else structure
-        )
-        record |= {
-            "structure": posterior.structure,
-            "approximation_reason": f"the only one for a {structure} posterior",
-        }
-        return BayesianFit(found.theta, posterior, prior, log_evidence, _recorded(found.solution, record))
-    at_mode = found.laplace or laplace(found.objective, found.theta)
-    try:
-        fitted = approximate(likelihood.blocks, found.objective, at_mode, target, settings)
-        if _fails(fitted) and settings.prior in ("evidence", "ard"):
-            found, at_mode, fitted = _rescued(likelihood, target, settings, (K, D), found, at_mode, fitted)
-            prior = Prior(found.objective.mean, found.objective.prior)
-    except KeyboardInterrupt:  # the mode is known: Laplace's posterior is what there is
-        fitted = Approximated(at_mode.posterior, {"approximation_reason": "interrupted before another was found"})
-        record["status"] = Status.INTERRUPTED
-    record |= fitted.record
-    log_evidence = at_mode.log_evidence if fitted.log_evidence is None else fitted.log_evidence
-    return BayesianFit(found.theta, fitted.posterior, prior, log_evidence, _recorded(found.solution, record))
+    if settings.prior.proper:
+        return
+    if structure != "full":
+        raise ValueError(f"An improper prior needs a full posterior, and this one is {structure} ({reason}).")
+    if asked not in ("auto", "laplace"):
+        raise ValueError(f"approximation={asked!r} needs a proper prior, and this one is not: use 'laplace'.")
+
+
+def _prior(found: Mode) -> PriorInCoordinates:
+    return PriorInCoordinates(found.objective.mean, found.objective.prior)
 
 
 def _fails(fitted: Approximated) -> bool:
     """Whether left-out rows are predicted far worse than by the mode alone, by the best approximation there is."""
-    scores = fitted.record.get("scores", {})
-    return bool(scores) and _score(fitted) > 2.0 * scores["plugin"] + _FAR_WORSE
+    return bool(fitted.scores) and fitted.score > 2.0 * fitted.scores["plugin"] + _FAR_WORSE
 
 
-def _score(fitted: Approximated) -> float:
-    return float(fitted.record["scores"][fitted.record["approximation"]])
-
-
-def _rescued(
-    likelihood: StandardLikelihood,
-    target: Target,
-    settings: BayesianSettings,
-    shape: tuple[int, int],
-    found: Mode,
-    at_mode: Laplace,
-    fitted: Approximated,
+def _with_stronger_prior(
+    likelihood: LinearLikelihood, settings: BayesianSettings, found: Mode, at_mode: Laplace, fitted: Approximated
 ) -> tuple[Mode, Laplace, Approximated]:
     """Stronger priors, until a posterior predicts; the best of all is kept.
 
@@ -113,54 +112,34 @@ def _rescued(
     """
     best = found, at_mode, fitted
     for factor in _STRONGER:
-        mode = with_stronger_prior(likelihood, settings, shape, found, factor)
-        if mode.solution.status is Status.INTERRUPTED:
+        mode = settings.prior.strengthened(likelihood, settings.solve, found, factor)
+        if mode is None or mode.solution.status is Status.INTERRUPTED:
             break
         curvature = laplace(mode.objective, mode.theta)
-        tried = approximate(likelihood.blocks, mode.objective, curvature, target, settings)
-        if "scores" not in tried.record:
+        tried = approximate(mode.objective, curvature, settings)
+        if not tried.scores:
             break
-        if _score(tried) < _score(best[2]):
-            reason = f"{tried.record['approximation_reason']}, with {factor:g} times the precision of highest evidence"
-            best = (
-                mode,
-                curvature,
-                Approximated(tried.posterior, tried.record | {"approximation_reason": reason}, tried.log_evidence),
-            )
+        if tried.score < best[2].score:
+            reason = f"{tried.reason}, with {factor:g} times the precision of highest evidence"
+            best = mode, curvature, replace(tried, reason=reason)
         if not _fails(tried):
             break
     return best
 
 
-def _jeffreys(
-    likelihood: StandardLikelihood, settings: BayesianSettings, structure: str, reason: str, shape: tuple[int, int]
-) -> BayesianFit:
-    if structure != "full":
-        raise ValueError(f"prior='jeffreys' needs a full posterior, and this one is {structure} ({reason}).")
-    if settings.approximation not in ("auto", "laplace"):
-        raise ValueError(
-            f"approximation={settings.approximation!r} needs a proper prior, and Jeffreys' is none: use 'laplace'."
-        )
-    objective = likelihood.objective(np.zeros(shape))
-    problem = JeffreysProblem(objective)
-    best, status, trace = run(
-        fisher_scoring(problem, np.zeros(shape), settings.tol), settings.max_iter, settings.report
+def _solution(found: Mode, fitted: Approximated, structure: str, structure_reason: str) -> BayesianSolution:
+    """The end of the solve for the mode, with the choices around it."""
+    return BayesianSolution(
+        **{f.name: getattr(found.solution, f.name) for f in fields(Solution)},
+        structure=structure,
+        structure_reason=structure_reason,
+        approximation=fitted.name,
+        approximation_reason=fitted.reason,
+        approximation_converged=fitted.converged,
+        scores=fitted.scores,
+        evidence_path=found.evidence_path,
+        evidence_converged=found.evidence_converged,
+        bound=fitted.bound,
+        k_hat=fitted.k_hat,
+        effective_sample_size=fitted.effective_sample_size,
     )
-    solution = BayesianSolution(
-        status=status,
-        objective=best.objective,
-        gradient_norm=trace[-1].gradient_norm,
-        gap=float("inf") if best.gap is None else best.gap,
-        gap_bound=None,
-        n_iter=len(trace) - 1,
-        n_passes=objective.blocks.n_passes,
-        trace=trace,
-        structure_reason=reason,
-        approximation_reason="the only one for Jeffreys' prior",
-    )
-    return BayesianFit(best.theta, problem.posterior(best.theta), None, None, solution)
-
-
-def _recorded(solution: Solution, record: dict[str, Any]) -> BayesianSolution:
-    """The solve's record and that of the choices around it."""
-    return BayesianSolution(**({f.name: getattr(solution, f.name) for f in fields(Solution)} | record))

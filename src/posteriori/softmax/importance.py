@@ -10,10 +10,11 @@ import numpy as np
 from posteriori.maths.integrals import AtNodes, Nodes
 from posteriori.maths.pareto import smoothed_weights
 from posteriori.rows.products import logits
+from posteriori.softmax.kernels import log_partitions
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.posterior import FullPosterior
-from posteriori.solvers.problem import DrawnProblem
 
-__all__ = ["Importance", "WeightedDraws", "importance"]
+__all__ = ["Importance", "WeightedDraws", "importance", "objective_values"]
 
 _BLOCK_VALUES = 1 << 20
 
@@ -83,19 +84,30 @@ class Importance:
     effective_sample_size: float
 
 
-def importance(problem: DrawnProblem, proposal: FullPosterior, n_draws: int, rng: np.random.Generator) -> Importance:
+def importance(
+    objective: SoftmaxObjective, proposal: FullPosterior, n_draws: int, rng: np.random.Generator
+) -> Importance:
     """Draw, weigh and smooth.
 
     log p(Y) ~ log mean w_s; the normalising constants of prior and proposal differ by their determinants alone.
     """
     thetas = proposal.draws(n_draws, rng)
-    minus_J = -problem.values(thetas)
+    minus_J = -objective_values(objective, thetas)
     deviations = thetas - proposal.mean
     log_q = np.array([-0.5 * np.vdot(d, proposal.precision_times(d)) for d in deviations])
-    log_weights = minus_J - log_q + 0.5 * problem.prior.log_det() - 0.5 * proposal.log_det
+    log_weights = minus_J - log_q + 0.5 * objective.prior.log_det() - 0.5 * proposal.log_det
     smoothed = smoothed_weights(log_weights)
     top = log_weights.max()
     log_evidence = float(top + np.log(np.exp(log_weights - top).mean()))
     return Importance(
         WeightedDraws(thetas, smoothed.weights), log_evidence, smoothed.k_hat, smoothed.effective_sample_size
     )
+
+
+def objective_values(objective: SoftmaxObjective, thetas: np.ndarray) -> np.ndarray:
+    """J at each of (S, K, D') parameters, (S,), in one pass."""
+    S, K, D = thetas.shape
+    sums = objective.blocks.map_sum(log_partitions, thetas.reshape(S * K, D), K)
+    centred = thetas if objective.mean is None else thetas - objective.mean
+    pulls = np.array([np.vdot(v, objective.prior.times(v)) for v in centred])
+    return sums - np.tensordot(thetas, objective.moments, axes=2) + 0.5 * pulls

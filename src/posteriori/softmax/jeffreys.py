@@ -7,18 +7,59 @@ finite under separation, with nothing to tune. Coordinates are contrasts of the 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
+from posteriori.softmax.coordinates import CoordinateRule
+from posteriori.softmax.likelihood import LinearLikelihood
+from posteriori.softmax.mode import Mode, SolveSettings
 from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import FullPosterior
 from posteriori.solvers.line_search import line_search
 from posteriori.solvers.problem import PosteriorProblem
-from posteriori.solvers.solution import Iterate, Status, Steps
+from posteriori.solvers.solution import Iterate, Solution, Status, Steps, run
 
-__all__ = ["JeffreysProblem", "fisher_scoring"]
+__all__ = ["JeffreysPrior", "JeffreysProblem", "fisher_scoring"]
 
 
 _COLLINEAR = 1e-11
+
+
+class JeffreysPrior:
+    """Jeffreys' prior: the root of the determinant of the information, which is improper and has no precision."""
+
+    autoscale: ClassVar[bool] = True
+    proper: ClassVar[bool] = False
+    note: ClassVar[str] = ""
+
+    def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
+        """Standardised columns, for the sake of rounding alone."""
+        return CoordinateRule(scaled=True, shift_allowed=has_intercept)
+
+    def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
+        """The mode by Fisher's scoring, with the Gaussian of its information; there is no evidence."""
+        objective = likelihood.objective(np.zeros(likelihood.shape))
+        problem = JeffreysProblem(objective)
+        steps = fisher_scoring(problem, np.zeros(likelihood.shape), settings.tol)
+        best, status, trace = run(steps, settings.max_iter, settings.report)
+        solution = Solution(
+            status=status,
+            objective=best.objective,
+            gradient_norm=trace[-1].gradient_norm,
+            gap=float("inf") if best.gap is None else best.gap,
+            gap_bound=None,
+            n_iter=len(trace) - 1,
+            n_passes=objective.blocks.n_passes,
+            trace=trace,
+        )
+        return Mode(objective, best.theta, solution, posterior=problem.posterior(best.theta))
+
+    def strengthened(
+        self, likelihood: LinearLikelihood, settings: SolveSettings, found: Mode, factor: float
+    ) -> Mode | None:
+        """None: it has no strength."""
+        return None
 
 
 class JeffreysProblem:
@@ -27,18 +68,18 @@ class JeffreysProblem:
     def __init__(self, problem: PosteriorProblem) -> None:
         self.problem = problem
         self.basis = contrasts(problem.shape[0])
-        self._last: tuple[np.ndarray, FullPosterior] | None = None
+        self._made: FullPosterior | None = None
 
     def posterior(self, theta: np.ndarray) -> FullPosterior:
-        """N(theta, H_lik^{-1}); fails where the likelihood leaves a direction free."""
-        if self._last is None or self._last[0] is not theta:
-            H = self.problem.likelihood_hessian(theta, self.basis)
-            posterior = FullPosterior(theta, H, self.basis)
+        """N(theta, H_lik^{-1}); raises LinAlgError where the likelihood leaves a direction free."""
+        if self._made is None or not np.array_equal(self._made.mean, theta):
+            H = self.problem.curvature.likelihood_hessian(theta, self.basis)
+            posterior = FullPosterior(theta.copy(), H, self.basis)
             # what is left of a coefficient's information once the others are known: none, but for rounding
             if (posterior.factor.diagonal() ** 2 < _COLLINEAR * H.diagonal()).any():
                 raise np.linalg.LinAlgError("The information is singular.")
-            self._last = theta, posterior
-        return self._last[1]
+            self._made = posterior
+        return self._made
 
     def value_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient."""
@@ -47,7 +88,7 @@ class JeffreysProblem:
             posterior = self.posterior(theta)
         except np.linalg.LinAlgError:
             return np.inf, gradient
-        slope = self.problem.log_det_slope(theta, posterior.packed_forms)
+        slope = self.problem.curvature.log_det_slope(theta, posterior.packed_forms)
         return value - 0.5 * posterior.log_det, gradient - 0.5 * slope
 
 

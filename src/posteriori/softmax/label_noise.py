@@ -1,10 +1,61 @@
-r"""Labels that may be wrong: y is drawn from (1 - eps) p + eps / K."""
+r"""Labels that may be wrong: y is drawn from (1 - eps) p + eps / K.
+
+Each row is weighed by the chance that its label is its own, and the fit is repeated until the weights settle
+(expectation-maximisation).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
-__all__ = ["clean_label_shares"]
+from posteriori.rows.target import Target
+from posteriori.softmax.fit import BayesianFit, bayesian_fit
+from posteriori.softmax.likelihood import LinearLikelihood
+from posteriori.softmax.predictive import plugin
+from posteriori.softmax.settings import BayesianSettings
+from posteriori.solvers.solution import Status
+
+__all__ = ["clean_label_shares", "fit_with_label_noise", "require_single_labels"]
+
+_FIRST_RATE = 0.05
+"""Where the search for a rate begins."""
+
+
+def require_single_labels(target: Target) -> None:
+    """Raise unless each row has one label."""
+    if target.codes is None:
+        raise ValueError("label_noise needs labels: soft targets say themselves how sure they are.")
+
+
+def fit_with_label_noise(
+    label_noise: float | str,
+    target: Target,
+    likelihood_of: Callable[[Target], LinearLikelihood],
+    settings: BayesianSettings,
+) -> tuple[LinearLikelihood, BayesianFit, float]:
+    """The likelihood with rows weighed by the chance that their label is their own, its fit, and the rate of noise."""
+    assert target.codes is not None
+    estimated = label_noise == "estimate"
+    rate = _FIRST_RATE if estimated else float(label_noise)
+    rough = replace(settings, approximation="laplace")
+    weights = np.ones(len(target.codes)) if target.weights is None else target.weights
+    shares, likelihood = np.ones_like(weights), likelihood_of(target)
+    for _ in range(50):
+        fit = bayesian_fit(likelihood, rough)
+        if fit.solution.status is Status.INTERRUPTED:
+            return likelihood, fit, rate
+        log_p = likelihood.blocks.map_rows(plugin, fit.theta, np.zeros(len(fit.theta)), True)
+        own = log_p[target.codes, np.arange(len(target.codes))]
+        before, shares = shares, clean_label_shares(own, rate, len(target.classes))
+        if estimated:
+            rate = float(np.clip((weights @ (1.0 - shares)) / weights.sum(), 1e-6, 0.9))
+        likelihood = likelihood_of(replace(target, weights=weights * shares))
+        if np.abs(shares - before).max() < 1e-3:
+            break
+    return likelihood, bayesian_fit(likelihood, settings), rate
 
 
 def clean_label_shares(log_p: np.ndarray, rate: float, n_classes: int) -> np.ndarray:

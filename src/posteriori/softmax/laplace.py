@@ -42,13 +42,13 @@ def full_posterior(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarr
     basis = class_basis(problem)
     K, J = basis.shape
     common = problem.prior.matrix(np.eye(K)[:, :1]) if J < K else None
-    return FullPosterior(theta, H_lik + problem.prior.matrix(basis), basis, common, problem.cholesky)
+    return FullPosterior(theta, H_lik + problem.prior.matrix(basis), basis, common, problem.curvature.factor)
 
 
 def laplace(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray | None = None) -> Laplace:
     """The approximation at a mode theta; the likelihood's Hessian may be known already."""
     if H_lik is None:
-        H_lik = problem.likelihood_hessian(theta, class_basis(problem))
+        H_lik = problem.curvature.likelihood_hessian(theta, class_basis(problem))
     posterior = full_posterior(problem, theta, H_lik)
     value, _ = problem.value_gradient(theta)
     return Laplace(posterior, H_lik, -value + 0.5 * problem.prior.log_det() - 0.5 * posterior.log_det)
@@ -64,16 +64,16 @@ def mode(
     """
     value, gradient = problem.value_gradient(theta)
     posterior = full_posterior(problem, theta, H_lik)
-    last = np.inf
+    gap_before = np.inf
     for _ in range(max_iter):
         direction = -posterior.solve(gradient)
         gap = -0.5 * float(np.vdot(gradient, direction))
         if gap <= tol * abs(value):
             return theta, True
-        if gap > _STALE * last:
-            posterior = full_posterior(problem, theta, problem.likelihood_hessian(theta, posterior.basis))
+        if gap > _STALE * gap_before:
+            posterior = full_posterior(problem, theta, problem.curvature.likelihood_hessian(theta, posterior.basis))
             direction = -posterior.solve(gradient)
-        last = gap
+        gap_before = gap
         found = line_search(problem.value_gradient, theta, value, gradient, direction, flat=0.5)
         if found is None:  # down to rounding
             return theta, gap <= 1e-10 * abs(value)

@@ -1,4 +1,4 @@
-"""From features and target to a softmax likelihood, in coordinates where the prior is simple."""
+"""The likelihood of a linear softmax model for one data set, in coordinates in which the prior is simple."""
 
 from __future__ import annotations
 
@@ -12,35 +12,45 @@ from posteriori.rows.extremes import extremes
 from posteriori.rows.features import Features
 from posteriori.rows.products import as_dense
 from posteriori.rows.target import Target
-from posteriori.softmax.coordinates import Coordinates
-from posteriori.softmax.objective import ObservedMoments, SoftmaxObjective
+from posteriori.softmax.coordinates import CoordinateRule, Coordinates
+from posteriori.softmax.moments import ObservedMoments
+from posteriori.softmax.objective import SoftmaxObjective
+from posteriori.softmax.precision import Precision
 
-__all__ = ["StandardLikelihood", "standard_likelihood"]
+__all__ = ["LinearLikelihood", "linear_likelihood"]
 
 _RARE = 0.05
 """Least spread of a column of two values, as a share of their distance: rarer ones are not blown up further."""
 
 
 @dataclass(frozen=True)
-class StandardLikelihood:
-    """The likelihood of a fit in coordinates z = (x - shift) * scale, as blocks and observed moments."""
+class LinearLikelihood:
+    """The rows of a fit in coordinates z = (x - shift) * scale, and their observed moments."""
 
     blocks: Blocks
     observed: ObservedMoments
     coordinates: Coordinates
+    has_intercept: bool
 
-    def objective(self, precision: Any, mean: np.ndarray | None = None) -> SoftmaxObjective:
+    @property
+    def shape(self) -> tuple[int, int]:
+        """K and D', the shape of the parameters."""
+        return len(self.observed.moments), self.blocks.n_features + self.has_intercept
+
+    def objective(self, precision: np.ndarray | Precision, mean: np.ndarray | None = None) -> SoftmaxObjective:
         """J under a prior in the same coordinates."""
         return SoftmaxObjective(self.blocks, self.observed, precision, mean)
 
 
-def standard_likelihood(
-    features: Features, target: Target, has_intercept: bool, scaled: bool, n_threads: int
-) -> StandardLikelihood:
+def linear_likelihood(
+    features: Features, target: Target, has_intercept: bool, rule: CoordinateRule, n_threads: int
+) -> LinearLikelihood:
     """Take moments, choose coordinates and go over to them.
 
-    A prior in the units of the data needs no others. `scaled` ones are centred and of unit spread; without an
-    intercept columns keep their origin, which then means something, and are scaled by their root mean square.
+    The first pass sums the observed moments; were a value not finite, they would not be either, and it is found. A
+    prior in the units of the data needs no other coordinates, unless float64 would lose digits in them. Scaled ones are
+    centred and of unit spread; without an intercept columns keep their origin, which then means something, and are
+    scaled by their root mean square.
     """
     K = len(target.classes)
 
@@ -52,26 +62,34 @@ def standard_likelihood(
         observed = ObservedMoments.of(blocks, K)
     if not observed.finite:
         features.require_finite()
-    safe = Coordinates.safe_for(blocks, observed, has_intercept, keep_constant=False)
-    if safe.shift is not None or safe.scale is not None:
+    safe = Coordinates.safe_for(blocks, observed, rule)
+    if not safe.is_identity:
         blocks = blocks_in(safe)
         observed = ObservedMoments.of(blocks, K)
-    if not scaled:
+    if not rule.scaled:
+        held = prepared(blocks)
+        if held is not blocks:
+            blocks, observed = held, ObservedMoments.of(held, K)
         centre = np.append(observed.mean, 1.0) if has_intercept else None
-        return StandardLikelihood(blocks, observed, replace(safe, centre=centre))
-    total = observed.class_sizes.sum()
-    spread = np.sqrt(observed.variance if has_intercept else observed.squares / total)
+        return LinearLikelihood(blocks, observed, replace(safe, centre=centre), has_intercept)
+    coordinates = _standard_coordinates(blocks, observed, safe, has_intercept)
+    blocks = prepared(blocks_in(coordinates))
+    return LinearLikelihood(blocks, ObservedMoments.of(blocks, K), coordinates, has_intercept)
+
+
+def _standard_coordinates(
+    blocks: Blocks, observed: ObservedMoments, safe: Coordinates, has_intercept: bool
+) -> Coordinates:
+    """Coordinates of unit spread, for blocks and moments in coordinates `safe`."""
+    spread = np.sqrt(observed.variance if has_intercept else observed.squares / observed.total_weight)
     spread = np.maximum(spread, _RARE * _ranges_of_two_values(blocks, spread))
     centred = has_intercept and not blocks.sparse
     coordinates = Coordinates.standard(safe, observed, spread, centred)
-    if not has_intercept:
-        coordinates = Coordinates(scale=coordinates.scale)
-    blocks = prepared(blocks_in(coordinates))
-    return StandardLikelihood(blocks, ObservedMoments.of(blocks, K), coordinates)
+    return coordinates if has_intercept else Coordinates(scale=coordinates.scale)
 
 
 def _ranges_of_two_values(blocks: Blocks, spread: np.ndarray) -> np.ndarray:
-    """Greatest less least value of the columns that take two values only and are rarely at one of them; else 0."""
+    """Greatest less least value, (D,), of columns that take two values and are rarely at one of them; else 0."""
     ends = blocks.map_sum(extremes)
     rare = np.flatnonzero(spread < _RARE * ends.ranges)
     out = np.zeros_like(spread)

@@ -14,13 +14,12 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import lapack, solve_triangular
 
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_at_nodes, logits_in_basis, normal_nodes
 from posteriori.maths.linalg import cholesky
 from posteriori.maths.quadratic import packed_forms
-from posteriori.rows.products import logits, quadratic_forms
+from posteriori.rows.products import logits, quadratic_forms, squared
 from posteriori.softmax.pairs import pair_forms, reference_covariance
 
 __all__ = ["DiagonalPosterior", "FullPosterior", "KroneckerPosterior", "Posterior"]
@@ -304,7 +303,7 @@ class DiagonalPosterior(_BasisPosterior):
         return float(np.log(self.precisions).sum())
 
     def latent_variances(self, X: Any) -> np.ndarray:
-        squares = X.power(2) if sp.issparse(X) else X * X
+        squares = squared(X)
         s = 1.0 / self.precisions
         if self.centre is None:
             return logits(squares, s)

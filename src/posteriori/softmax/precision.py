@@ -32,6 +32,12 @@ class Precision(Protocol):
     def times(self, V: np.ndarray) -> np.ndarray:
         """R V, (K, D')."""
 
+    def couplings(self, V: np.ndarray) -> np.ndarray | float:
+        """R V without the part of R's diagonal, (K, D'), or 0 if R is diagonal."""
+
+    def class_couplings(self) -> np.ndarray | float:
+        """R_kk for each class with zeros on the diagonal, (K, D', D'), or 0 if R is diagonal."""
+
     def inverse_norm(self, g: np.ndarray) -> float:
         """g^T R^{-1} g; infinite where R leaves free what g points along."""
 
@@ -83,6 +89,14 @@ class DiagonalPrecision:
         out += tilt[:, None] * self.centre
         return out
 
+    def couplings(self, V: np.ndarray) -> np.ndarray | float:
+        return 0.0 if self.centre is None else self.times(V) - self.diagonal * V
+
+    def class_couplings(self) -> np.ndarray | float:
+        if self.centre is None:
+            return 0.0
+        return _without_diagonals(self.values[:, -1, None, None] * np.outer(self.centre, self.centre))
+
     def inverse_norm(self, g: np.ndarray) -> float:
         if self.centre is not None:  # in terms of w . c + b, which has a precision of its own
             g = np.column_stack([g[:, :-1] - g[:, -1:] * self.centre[:-1], g[:, -1]])
@@ -132,6 +146,12 @@ class KroneckerPrecision:
     def times(self, V: np.ndarray) -> np.ndarray:
         return self.A @ V @ self.G
 
+    def couplings(self, V: np.ndarray) -> np.ndarray | float:
+        return self.times(V) - self.diagonal * V
+
+    def class_couplings(self) -> np.ndarray | float:
+        return _without_diagonals(np.stack([self.matrix(q[:, None]) for q in np.eye(len(self.diagonal))]))
+
     def inverse_norm(self, g: np.ndarray) -> float:
         return float(np.vdot(g, np.linalg.solve(self.A, np.linalg.solve(self.G, g.T).T)))
 
@@ -164,6 +184,12 @@ class MatrixPrecision:
     def times(self, V: np.ndarray) -> np.ndarray:
         return (self.R @ V.ravel()).reshape(self.shape)
 
+    def couplings(self, V: np.ndarray) -> np.ndarray | float:
+        return self.times(V) - self.diagonal * V
+
+    def class_couplings(self) -> np.ndarray | float:
+        return _without_diagonals(np.stack([self.matrix(q[:, None]) for q in np.eye(len(self.diagonal))]))
+
     def inverse_norm(self, g: np.ndarray) -> float:
         return float(g.ravel() @ np.linalg.solve(self.R, g.ravel()))
 
@@ -176,3 +202,10 @@ class MatrixPrecision:
         blocks = self.R.reshape(K, D, K, D)
         J = basis.shape[1]
         return np.einsum("ki,kdle,lj->idje", basis, blocks, basis, optimize=True).reshape(J * D, J * D)
+
+
+def _without_diagonals(blocks: np.ndarray) -> np.ndarray:
+    """Matrices (K, D', D') with zeros on their diagonals."""
+    i = np.arange(blocks.shape[1])
+    blocks[:, i, i] = 0.0
+    return blocks

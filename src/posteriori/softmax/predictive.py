@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtri
 
+from posteriori.decision.uncertainty import entropy
 from posteriori.maths.integrals import expected_softmax, log_expected_softmax, softmax_at_nodes
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.rows.blocks import kernel
@@ -23,6 +24,7 @@ __all__ = [
     "probit",
     "quantiles",
     "quasi",
+    "quasi_nodes",
     "sampled",
 ]
 
@@ -45,6 +47,11 @@ def plugin(X: Any, theta: np.ndarray, offset: np.ndarray, log: bool) -> np.ndarr
         return log_softmax_in_place(F)
     softmax_in_place(F)
     return F
+
+
+def quasi_nodes(n_nodes: int, K: int) -> int:
+    """Nodes for each row of `quasi`: fewer with very many classes, as each costs K exponentials."""
+    return n_nodes if K <= 100 else max(32, n_nodes // 8)
 
 
 @kernel(jax_version="posteriori.softmax.jax_kernels:quasi")
@@ -139,11 +146,6 @@ def entropies(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, la
         softmax_at_nodes(at)
         at *= 1.0 - label_noise
         at += label_noise / len(F)
-        out[0, rows] = _entropy(at @ nodes.weights)
-        out[1, rows] = _entropy(at.transpose(0, 2, 1)) @ nodes.weights
+        out[0, rows] = entropy(at @ nodes.weights)
+        out[1, rows] = entropy(at.transpose(0, 2, 1)) @ nodes.weights
     return out
-
-
-def _entropy(P: np.ndarray) -> np.ndarray:
-    """-sum p log p along the last axis, with 0 log 0 = 0."""
-    return -np.einsum("...k,...k->...", P, np.log(np.where(P > 0, P, 1.0)))

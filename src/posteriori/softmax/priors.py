@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from posteriori.parameters import Parameters, finite_numbers, require_spd
-from posteriori.softmax.coordinates import Coordinates
+from posteriori.parameters import Parameters, finite_numbers, is_number, require_flag, require_spd
+from posteriori.softmax.coordinates import CoordinateRule, Coordinates
+from posteriori.softmax.likelihood import LinearLikelihood
+from posteriori.softmax.mode import Mode, SolveSettings, find_mode
 from posteriori.softmax.precision import DiagonalPrecision, KroneckerPrecision, MatrixPrecision, Precision
 
-__all__ = ["WEAK", "WEAKEST", "GaussianPrior", "Prior"]
+__all__ = ["WEAK", "WEAKEST", "GaussianPrior", "Prior", "PriorInCoordinates", "RidgePenalty", "per_coefficient"]
 
 WEAK = 1.0 / 2.5**2
 """Precision of the logit of the mean row when nothing else is said: probabilities from 0.01 to 0.99 are all likely."""
@@ -22,8 +24,35 @@ WEAKEST = 1.0 / 20.0**2
 """How far it may fall where the evidence asks for it: a mean row far from some class has a large logit."""
 
 
+@runtime_checkable
+class Prior(Protocol):
+    """A prior as a user states it: all that a fit asks of it.
+
+    A new kind of prior is a new class with these members; `BayesianSoftmaxRegression` takes its objects as they are.
+    """
+
+    @property
+    def proper(self) -> bool:
+        """Whether it has a finite integral; only then is there an evidence, and a choice of approximations."""
+
+    @property
+    def note(self) -> str:
+        """What is added to the description of the prior, such as how it was chosen."""
+
+    def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
+        """What it asks of the coordinates of a fit."""
+
+    def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
+        """The mode under it, with whatever of it is chosen by the data; `structure` is the posterior's."""
+
+    def strengthened(
+        self, likelihood: LinearLikelihood, settings: SolveSettings, found: Mode, factor: float
+    ) -> Mode | None:
+        """The mode with a prior `factor` times as strong as the one that was chosen; None if none was chosen."""
+
+
 @dataclass(frozen=True)
-class Prior:
+class PriorInCoordinates:
     """N(mean, R^{-1}) on the parameters (K, D') of a fit's own coordinates."""
 
     mean: np.ndarray | None
@@ -35,7 +64,7 @@ class Prior:
         return self.precision.exchangeable and (self.mean is None or bool((self.mean == self.mean[0]).all()))
 
     def in_data_units(self, coordinates: Coordinates, D: int) -> GaussianPrior:
-        """As a user would state it, for D features: the inverse of `GaussianPrior.within`."""
+        """As a user would state it, for D features: the inverse of `GaussianPrior.in_coordinates`."""
         K, width = self.precision.diagonal.shape
         mean: Any = 0.0 if self.mean is None else coordinates.outward(self.mean)
         if isinstance(self.precision, DiagonalPrecision):
@@ -77,13 +106,15 @@ class GaussianPrior(Parameters):
     intercept_precision: Any = None
     autoscale: bool = False
 
-    def within(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates) -> Prior:
+    proper: ClassVar[bool] = True
+    note: ClassVar[str] = ""
+
+    def in_coordinates(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates) -> PriorInCoordinates:
         """The prior on the parameters of z = (x - shift) * scale, checked against K classes and D features."""
-        if not isinstance(self.autoscale, (bool, np.bool_)):
-            raise ValueError(f"autoscale={self.autoscale!r} must be True or False.")
+        require_flag("autoscale", self.autoscale)
         mean = self._mean(K, D, has_intercept, coordinates)
         precision = self._precision(K, D, has_intercept, coordinates)
-        return Prior(mean if mean.any() else None, precision)
+        return PriorInCoordinates(mean if mean.any() else None, precision)
 
     def _mean(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates) -> np.ndarray:
         given = finite_numbers("mean", self.mean)
@@ -104,38 +135,35 @@ class GaussianPrior(Parameters):
             theta[:, D] = -theta[:, :D] @ coordinates.centre[:-1]
         return theta
 
+    def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
+        """Standardised columns if it is stated for them; the intercepts' part is about the mean row in any case."""
+        return CoordinateRule(scaled=bool(self.autoscale), shift_allowed=has_intercept)
+
+    def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
+        """The mode under this prior."""
+        K, D = len(likelihood.observed.moments), likelihood.blocks.n_features
+        prior = self.in_coordinates(K, D, likelihood.has_intercept, likelihood.coordinates)
+        return find_mode(likelihood.objective(prior.precision, prior.mean), settings)
+
+    def strengthened(
+        self, likelihood: LinearLikelihood, settings: SolveSettings, found: Mode, factor: float
+    ) -> Mode | None:
+        """None: it is as strong as the user stated it."""
+        return None
+
     def _precision(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates) -> Precision:
-        width = D + has_intercept
-        unit = np.ones(D) if self.autoscale else np.ones(D) / coordinates.unit
         weak = self._intercept()
         if isinstance(self.precision, tuple):
-            if len(self.precision) != 2:
-                raise ValueError(
-                    f"The prior's precision is a tuple of {len(self.precision)}: a pair of factors is needed."
-                )
-            A, G = (finite_numbers("precision", factor) for factor in self.precision)
-            if A.shape != (K, K) or G.shape not in ((D, D), (width, width)):
-                raise ValueError(
-                    f"The prior's Kronecker factors have shapes {A.shape} and {G.shape}: ({K}, {K}) and ({D}, {D})"
-                    f"{f' or ({width}, {width})' if has_intercept else ''} are needed."
-                )
-            require_spd("precision's first factor", A)
-            require_spd("precision's second factor", G)
-            if len(G) == width:
-                M = self._into(coordinates, width)
-                return KroneckerPrecision(A, M.T @ G @ M)
-            return self._with_intercept(np.kron(A, unit[:, None] * G * unit), (K, width), weak, coordinates)
-        given = finite_numbers("precision", self.precision)
+            return self._kronecker(K, D, has_intercept, coordinates, weak)
+        given, width = finite_numbers("precision", self.precision), D + has_intercept
+        unit = self._unit(D, coordinates)
         if given.ndim == 0 or given.shape == (K, D):
             if not (given > 0).all():
                 raise ValueError(
                     f"The prior's precision is {self.precision!r}: it must be positive. For a flat prior use "
                     "SoftmaxRegression(alpha=0), or prior='jeffreys'."
                 )
-            values = np.empty((K, width))
-            values[:, :D] = given * unit**2
-            if has_intercept:
-                values[:, D] = weak
+            values = per_coefficient(given, unit, weak if has_intercept else None, K)
             return DiagonalPrecision(values, coordinates.centre if has_intercept else None)
         if given.shape == (K * width, K * width):
             require_spd("precision", given)
@@ -150,6 +178,28 @@ class GaussianPrior(Parameters):
             f"{f' or, with the intercepts, ({K * width}, {K * width})' if has_intercept else ''}, or a pair of "
             "Kronecker factors is needed."
         )
+
+    def _kronecker(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates, weak: float) -> Precision:
+        """The precision given as Kronecker factors (A, G)."""
+        if len(self.precision) != 2:
+            raise ValueError(f"The prior's precision is a tuple of {len(self.precision)}: a pair of factors is needed.")
+        width, unit = D + has_intercept, self._unit(D, coordinates)
+        A, G = (finite_numbers("precision", factor) for factor in self.precision)
+        if A.shape != (K, K) or G.shape not in ((D, D), (width, width)):
+            raise ValueError(
+                f"The prior's Kronecker factors have shapes {A.shape} and {G.shape}: ({K}, {K}) and ({D}, {D})"
+                f"{f' or ({width}, {width})' if has_intercept else ''} are needed."
+            )
+        require_spd("precision's first factor", A)
+        require_spd("precision's second factor", G)
+        if len(G) == width:
+            M = self._into(coordinates, width)
+            return KroneckerPrecision(A, M.T @ G @ M)
+        return self._with_intercept(np.kron(A, unit[:, None] * G * unit), (K, width), weak, coordinates)
+
+    def _unit(self, D: int, coordinates: Coordinates) -> np.ndarray:
+        """Weights for which the prior is stated, per weight of the coordinates, (D,)."""
+        return np.ones(D) if self.autoscale else np.ones(D) / coordinates.unit
 
     def _into(self, coordinates: Coordinates, width: int) -> np.ndarray:
         """M (D', D') from the coefficients of a fit to those for which the prior is stated."""
@@ -177,6 +227,92 @@ class GaussianPrior(Parameters):
             values[:, D] = weak
             out += DiagonalPrecision(values, coordinates.centre).matrix(np.eye(K)).reshape(out.shape)
         return MatrixPrecision(out.reshape(K * width, K * width), shape)
+
+
+@dataclass(frozen=True)
+class RidgePenalty:
+    """The prior of a point estimate: alpha on the weights and perhaps on the intercepts, in the units of the data.
+
+    Attributes
+    ----------
+    alpha : number or (K, D) array
+        Precisions that are not negative; 0 is flat.
+    penalize_intercept : bool or number
+        False leaves the intercepts free, True gives them alpha, a number its own precision.
+    """
+
+    alpha: Any
+    penalize_intercept: Any = False
+
+    proper: ClassVar[bool] = False
+    autoscale: ClassVar[bool] = False
+
+    def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
+        """The data's own units; columns may be moved only if no prior holds the intercepts where they are."""
+        free = has_intercept and self._intercept_precision(self._alpha()) == 0.0
+        return CoordinateRule(scaled=False, shift_allowed=free, keep_constant=True)
+
+    def precisions(self, K: int, D: int, has_intercept: bool, unit: np.ndarray | float = 1.0) -> np.ndarray:
+        """The precision of each coefficient, (K, D') with the intercept last; `unit` as in `per_coefficient`."""
+        alpha = self._alpha()
+        if alpha.ndim == 2 and alpha.shape != (K, D):
+            raise ValueError(_alpha_shape(alpha, f", here ({K}, {D})"))
+        unit = np.broadcast_to(np.asarray(unit, dtype=np.float64), (D,))
+        return per_coefficient(alpha, unit, self._intercept_precision(alpha) if has_intercept else None, K)
+
+    def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, start: np.ndarray | None = None) -> Mode:
+        """The mode under this prior, from parameters `start` in the units of the data if they are given."""
+        (K, _), coordinates = likelihood.shape, likelihood.coordinates
+        unit = 1.0 / np.asarray(coordinates.unit)
+        precision = self.precisions(K, likelihood.blocks.n_features, likelihood.has_intercept, unit)
+        inward = None if start is None else coordinates.inward(start)
+        return find_mode(likelihood.objective(precision), settings, inward)
+
+    def _alpha(self) -> np.ndarray:
+        try:
+            alpha = np.asarray(self.alpha, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"alpha={self.alpha!r} must be a number or a (K, D) array of numbers.") from None
+        if alpha.ndim not in (0, 2):
+            raise ValueError(_alpha_shape(alpha, ""))
+        if not (np.isfinite(alpha).all() and (alpha >= 0).all()):
+            raise ValueError(f"alpha={self.alpha!r} must be finite and not negative (0 is maximum likelihood).")
+        return alpha
+
+    def _intercept_precision(self, alpha: np.ndarray) -> float:
+        given = self.penalize_intercept
+        if isinstance(given, (bool, np.bool_)):
+            if given and alpha.ndim > 0:
+                raise ValueError(
+                    "penalize_intercept=True needs a single alpha: with an array, give the intercepts' precision "
+                    "as a number."
+                )
+            return float(alpha) if given else 0.0
+        if not is_number(given) or not np.isfinite(given) or given < 0:
+            raise ValueError(f"penalize_intercept={given!r} must be a bool or a precision that is not negative.")
+        return float(given)
+
+
+def per_coefficient(weights: np.ndarray, unit: np.ndarray, intercept: float | None, K: int) -> np.ndarray:
+    """Precisions (K, D') in coordinates, from those of the weights (a number or (K, D)) and of the intercepts.
+
+    `unit` (D,) is the weight for which the prior is stated per weight of the coordinates; `intercept` is None where
+    there are no intercepts.
+    """
+    D = unit.size
+    values = np.empty((K, D + (intercept is not None)))
+    with np.errstate(under="ignore"):
+        values[:, :D] = weights * unit**2
+    if intercept is not None:
+        values[:, D] = intercept
+    return values
+
+
+def _alpha_shape(alpha: np.ndarray, here: str) -> str:
+    return (
+        f"alpha has shape {alpha.shape}: it must be a number or an array of one precision per class and feature "
+        f"(without the intercept){here}."
+    )
 
 
 def _shapes(K: int, widths: tuple[int, ...]) -> str:

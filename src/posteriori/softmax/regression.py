@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,17 @@ from sklearn.utils import Tags
 
 from posteriori.exceptions import ConvergenceWarning, SeparationWarning
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
-from posteriori.parameters import is_number
 from posteriori.rows.engines import read_for_fit, read_for_prediction, read_in_memory_for_fit, read_labels
 from posteriori.rows.features import Features
 from posteriori.rows.products import logits
 from posteriori.rows.schema import check_features, remember_features
 from posteriori.rows.target import Target
 from posteriori.softmax.kernels import probabilities
+from posteriori.softmax.likelihood import linear_likelihood
+from posteriori.softmax.priors import RidgePenalty
 from posteriori.softmax.progress import progress
 from posteriori.softmax.sequential import Sequential
-from posteriori.softmax.settings import validated_solver
-from posteriori.softmax.solve import softmax_problem, solve
+from posteriori.softmax.settings import solve_settings
 from posteriori.solvers.solution import Status
 from posteriori.solvers.solver import Solver
 from posteriori.threads import one_blas_thread, usable_threads
@@ -147,26 +148,21 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        solver = validated_solver(self)
+        settings, penalty = solve_settings(self), RidgePenalty(self.alpha, self.penalize_intercept)
+        rule = penalty.coordinate_rule(bool(self.fit_intercept))
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight, device=self.device)
-        precision = self._precision(len(target.classes), features.n_features)
+        penalty.precisions(len(target.classes), features.n_features, bool(self.fit_intercept))  # refuses wrong shapes
         start = self._start(features, target)
         with one_blas_thread():
-            objective, coordinates = softmax_problem(features, target, precision, usable_threads(self.n_jobs))
-            with progress(self.verbose, objective.blocks) as report:
-                theta, solution = solve(
-                    objective,
-                    solver,
-                    np.zeros(precision.shape) if start is None else coordinates.inward(start),
-                    tol=self.tol,
-                    max_iter=self.max_iter,
-                    random_state=self.random_state,
-                    report=report,
-                )
+            threads = usable_threads(self.n_jobs)
+            likelihood = linear_likelihood(features, target, bool(self.fit_intercept), rule, threads)
+            with progress(self.verbose, likelihood.blocks) as report:
+                mode = penalty.find_mode(likelihood, replace(settings, report=report), start)
+        solution = mode.solution
         remember_features(self, features, named)
         self.classes_, self.solution_, self.n_iter_ = target.classes, solution, solution.n_iter
         self._sequential: Sequential | None = None
-        self._set_coefficients(coordinates.outward(theta))
+        self._set_coefficients(likelihood.coordinates.outward(mode.theta))
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         self._warn(features)
@@ -191,7 +187,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        validated_solver(self)
+        solve_settings(self)
         state: Sequential | None = getattr(self, "_sequential", None)
         if classes is not None and state is not None and list(np.unique(classes)) != list(self.classes_):
             raise ValueError(
@@ -204,7 +200,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         )
         features.require_finite()
         if state is None:
-            precision = self._precision(len(target.classes), features.n_features)
+            penalty = RidgePenalty(self.alpha, self.penalize_intercept)
+            precision = penalty.precisions(len(target.classes), features.n_features, bool(self.fit_intercept))
             state = self._sequential = Sequential(np.zeros(precision.shape), precision)
             remember_features(self, features, named)
             self.classes_ = target.classes
@@ -259,38 +256,6 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         blocks = features.blocks(None, len(self.classes_), n_threads=usable_threads(self.n_jobs))
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
             return blocks.map_rows(kernel, theta)
-
-    def _precision(self, K: int, D: int) -> np.ndarray:
-        """Of the prior, (K, D') with the intercept last, in the units of the data."""
-        try:
-            alpha = np.asarray(self.alpha, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"alpha={self.alpha!r} must be a number or a (K, D) array of numbers.") from None
-        if alpha.ndim not in (0, 2) or (alpha.ndim == 2 and alpha.shape != (K, D)):
-            raise ValueError(
-                f"alpha has shape {alpha.shape}: it must be a number or an array of one precision per class and "
-                f"feature (without the intercept), here ({K}, {D})."
-            )
-        if not (np.isfinite(alpha).all() and (alpha >= 0).all()):
-            raise ValueError(f"alpha={self.alpha!r} must be finite and not negative (0 is maximum likelihood).")
-        precision = np.zeros((K, D + bool(self.fit_intercept)))
-        precision[:, :D] = alpha
-        if self.fit_intercept:
-            precision[:, D] = self._intercept_precision(alpha)
-        return precision
-
-    def _intercept_precision(self, alpha: np.ndarray) -> float:
-        given = self.penalize_intercept
-        if isinstance(given, (bool, np.bool_)):
-            if given and alpha.ndim > 0:
-                raise ValueError(
-                    "penalize_intercept=True needs a single alpha: with an array, give the intercepts' precision "
-                    "as a number."
-                )
-            return float(alpha) if given else 0.0
-        if not is_number(given) or not np.isfinite(given) or given < 0:
-            raise ValueError(f"penalize_intercept={given!r} must be a bool or a precision that is not negative.")
-        return float(given)
 
     def _start(self, features: Features, target: Target) -> np.ndarray | None:
         """The last fit's parameters (K, D'), if they are wanted and fit."""

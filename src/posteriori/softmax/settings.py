@@ -1,8 +1,7 @@
-"""Constructor arguments that all softmax estimators share, checked when a fit begins."""
+"""Constructor arguments of softmax estimators, checked when a fit begins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,21 +18,23 @@ from posteriori.parameters import (
     require_verbosity,
     seed_from,
 )
-from posteriori.softmax.priors import GaussianPrior
+from posteriori.softmax.evidence import ArdPrior, EvidencePrior
+from posteriori.softmax.jeffreys import JeffreysPrior
+from posteriori.softmax.mode import SolveSettings
+from posteriori.softmax.priors import GaussianPrior, Prior
 from posteriori.solvers.automatic import Automatic
 from posteriori.solvers.gradient_descent import GradientDescent
 from posteriori.solvers.lbfgs import LBFGS
 from posteriori.solvers.newton import Newton
-from posteriori.solvers.solution import Iterate
 from posteriori.solvers.solver import Solver
 from posteriori.solvers.stochastic import StochasticGradient
 
-__all__ = ["PREDICTIVES", "BayesianSettings", "bayesian_settings", "validated_solver"]
+__all__ = ["PREDICTIVES", "BayesianSettings", "bayesian_settings", "prior_from", "solve_settings"]
 
 _APPROXIMATIONS = ("auto", "laplace", "variational", "importance")
 _POSTERIORS = ("auto", "full", "kronecker", "diagonal")
 PREDICTIVES = ("quasi", "sample", "probit", "plugin")
-_PRIORS = ("evidence", "ard", "jeffreys")
+_PRIORS: dict[str, type[Prior]] = {"evidence": EvidencePrior, "ard": ArdPrior, "jeffreys": JeffreysPrior}
 _SOLVERS: dict[str, type[Solver]] = {
     "auto": Automatic,
     "newton": Newton,
@@ -43,12 +44,11 @@ _SOLVERS: dict[str, type[Solver]] = {
 }
 
 
-def validated_solver(estimator: Any) -> Solver:
-    """The solver, once the constructor arguments that all estimators share have been checked."""
+def solve_settings(estimator: Any) -> SolveSettings:
+    """How the mode is to be found, once the arguments that all softmax estimators share have been checked."""
     solver = estimator.solver
     if isinstance(solver, str):
-        if solver not in _SOLVERS:
-            raise ValueError(f"solver={solver!r} is unknown: use one of {[*_SOLVERS]} or a solver object.")
+        require_choice("solver", solver, _SOLVERS, others=" or a solver object")
         solver = _SOLVERS[solver]()
     elif not isinstance(solver, Solver):
         raise ValueError(f"solver={solver!r} is not a solver: use one of {[*_SOLVERS]} or a solver object.")
@@ -59,33 +59,25 @@ def validated_solver(estimator: Any) -> Solver:
     require_not_negative("tol", estimator.tol)
     require_count("max_iter", estimator.max_iter)
     require_device(estimator.device)
-    return solver
+    return SolveSettings(solver, estimator.tol, estimator.max_iter, estimator.random_state)
 
 
 @dataclass(frozen=True)
 class BayesianSettings:
-    """What the user of a Bayesian estimator asked for, validated."""
+    """What the user of a Bayesian estimator asked for, checked."""
 
-    prior: Any
+    prior: Prior
     approximation: str
     posterior: str
     fit_intercept: bool
-    solver: Solver
-    tol: float
-    max_iter: int
     n_draws: int
-    random_state: int
-    report: Callable[[int, Iterate], None] | None = None
-
-    @property
-    def scaled(self) -> bool:
-        """Whether the prior is stated for columns of unit spread."""
-        return isinstance(self.prior, str) or bool(self.prior.autoscale)
+    seed: int
+    solve: SolveSettings
 
 
 def bayesian_settings(estimator: Any) -> BayesianSettings:
-    """What was asked for, checked."""
-    solver = validated_solver(estimator)
+    """The settings of a Bayesian estimator, from its constructor's arguments."""
+    solve = solve_settings(estimator)
     require_choice("approximation", estimator.approximation, _APPROXIMATIONS)
     require_choice("posterior", estimator.posterior, _POSTERIORS)
     require_choice("predictive", estimator.predictive, PREDICTIVES)
@@ -94,32 +86,36 @@ def bayesian_settings(estimator: Any) -> BayesianSettings:
     noise = estimator.label_noise
     if not (noise is None or noise == "estimate" or (is_number(noise) and 0 <= float(noise) < 1)):
         raise ValueError(f"label_noise={noise!r} must be None, 'estimate' or a rate from 0 to below 1.")
-    prior = estimator.prior
-    if isinstance(prior, str):
-        if prior not in _PRIORS:
-            raise ValueError(f"prior={prior!r} is unknown: use one of {[*_PRIORS]}, a number or a GaussianPrior.")
-    elif is_number(prior):
-        if not 0 < float(prior) < np.inf:
-            raise ValueError(
-                f"prior={prior!r} must be a positive precision. For maximum likelihood use "
-                "SoftmaxRegression(alpha=0), for a flat prior that stays finite prior='jeffreys'."
-            )
-        prior = GaussianPrior(precision=float(prior))
-    elif not isinstance(prior, GaussianPrior):
-        raise ValueError(f"prior={prior!r} must be one of {[*_PRIORS]}, a number or a GaussianPrior.")
+    prior = prior_from(estimator.prior)
     if estimator.approximation in ("variational", "importance") and estimator.posterior in ("kronecker", "diagonal"):
         raise ValueError(
             f"approximation={estimator.approximation!r} needs a full posterior, and posterior={estimator.posterior!r} "
             "was asked for: use approximation='laplace', or posterior='full'."
         )
+    seed = seed_from(estimator.random_state)
     return BayesianSettings(
         prior=prior,
         approximation=estimator.approximation,
         posterior=estimator.posterior,
         fit_intercept=bool(estimator.fit_intercept),
-        solver=solver,
-        tol=estimator.tol,
-        max_iter=estimator.max_iter,
         n_draws=int(estimator.n_draws),
-        random_state=seed_from(estimator.random_state),
+        seed=seed,
+        solve=SolveSettings(solve.solver, solve.tol, solve.max_iter, seed),
     )
+
+
+def prior_from(given: Any) -> Prior:
+    """The prior that a name, a number or an object stands for."""
+    if isinstance(given, str):
+        require_choice("prior", given, _PRIORS, others=", a number or a GaussianPrior")
+        return _PRIORS[given]()
+    if is_number(given):
+        if not 0 < float(given) < np.inf:
+            raise ValueError(
+                f"prior={given!r} must be a positive precision. For maximum likelihood use "
+                "SoftmaxRegression(alpha=0), for a flat prior that stays finite prior='jeffreys'."
+            )
+        return GaussianPrior(precision=float(given))
+    if isinstance(given, type) or not isinstance(given, Prior):
+        raise ValueError(f"prior={given!r} must be one of {[*_PRIORS]}, a number or a GaussianPrior.")
+    return given

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from posteriori.softmax import kernels
+from posteriori.softmax.kernels import kronecker_factors
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.posterior import DiagonalPosterior, KroneckerPosterior
 from posteriori.softmax.precision import DiagonalPrecision
-from posteriori.softmax.settings import BayesianSettings
 
 __all__ = ["structure_for", "structured_posterior"]
 
@@ -20,23 +19,23 @@ _KRONECKER_SIDE = 4_000
 """Most classes or features of a Kronecker posterior."""
 
 
-def structure_for(settings: BayesianSettings, N: int, K: int, width: int) -> tuple[str, str]:
-    """Of the posterior, and why."""
+def structure_for(asked: str, N: int, K: int, width: int) -> tuple[str, str]:
+    """The structure of a posterior over K classes with `width` coefficients each, and the reason for it."""
     size = K * width
-    if settings.posterior != "auto":
-        if settings.posterior == "full" and size > FULL_PARAMETERS:
+    if asked != "auto":
+        if asked == "full" and size > FULL_PARAMETERS:
             gib = 4 * 8 * size**2 / 2**30
             raise ValueError(
                 f"posterior='full' with {K} classes and {width} coefficients each needs about {gib:.1f} GiB: "
                 "use posterior='kronecker' or 'diagonal', or 'auto'."
             )
-        if settings.posterior == "kronecker" and max(K, width) > 2 * _KRONECKER_SIDE:
+        if asked == "kronecker" and max(K, width) > 2 * _KRONECKER_SIDE:
             gib = 5 * 8 * max(K, width) ** 2 / 2**30
             raise ValueError(
                 f"posterior='kronecker' with {K} classes and {width} coefficients each needs about {gib:.1f} GiB, and "
                 "hours: use posterior='diagonal', or 'auto'."
             )
-        return settings.posterior, "as asked"
+        return asked, "as asked"
     flops = 0.5 * N * ((K - 1) * width) ** 2
     if size <= 8_000 and flops <= _FULL_FLOPS:
         return "full", f"{size} parameters"
@@ -56,7 +55,7 @@ def structured_posterior(
             raise ValueError(
                 "posterior='kronecker' needs a prior that treats all classes alike: use posterior='full' or 'diagonal'."
             )
-        A, G = objective.blocks.map_sum(kernels.kronecker_factors, theta, None, coarse=True)
+        A, G = objective.blocks.map_sum(kronecker_factors, theta, None, coarse=True)
         common = objective.prior.matrix(np.eye(len(theta))[:, :1])
         posterior = KroneckerPosterior(theta, A / max(np.trace(A), np.finfo(float).tiny), G, common)
     else:
@@ -68,5 +67,7 @@ def structured_posterior(
 def _diagonal_posterior(objective: SoftmaxObjective, theta: np.ndarray) -> DiagonalPosterior:
     prior = objective.prior
     if isinstance(prior, DiagonalPrecision) and prior.centre is not None:
-        return DiagonalPosterior(theta, objective.centred_diagonal(theta, prior.centre) + prior.values, prior.centre)
-    return DiagonalPosterior(theta, objective.diagonal(theta) + objective.precision)
+        return DiagonalPosterior(
+            theta, objective.curvature.centred_diagonal(theta, prior.centre) + prior.values, prior.centre
+        )
+    return DiagonalPosterior(theta, objective.curvature.diagonal(theta) + objective.precision)

@@ -1,13 +1,15 @@
-"""Tables for people: coefficients, contrasts and average marginal effects, each with its uncertainty."""
+"""What people read of a fitted Bayesian model: tables of coefficients and effects, and a few lines of facts."""
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from posteriori.softmax import predictive as predicting
+from posteriori.softmax.predictive import drawn_moments
+from posteriori.softmax.settings import prior_from
 from posteriori.threads import one_blas_thread
 
 if TYPE_CHECKING:
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
 
     from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 
-__all__ = ["contrast", "marginal_effects", "summary"]
+__all__ = ["as_html", "as_text", "contrast", "facts", "marginal_effects", "summary"]
 
 _EFFECT_DRAWS = 400
+_MOST_ROWS = 40
+"""Coefficients shown; summary() has them all."""
 
 
 def summary(model: BayesianSoftmaxRegression, coding: str, level: float, reference: Any) -> pd.DataFrame:
@@ -47,21 +51,14 @@ def contrast(model: BayesianSoftmaxRegression, first: Any, second: Any, level: f
 
 
 def _coefficients(model: BayesianSoftmaxRegression, C: np.ndarray, classes: list[Any], level: float) -> pd.DataFrame:
-    """Of the class combinations C (m, K), for every feature and the intercept, in the units of the data.
-
-    A coefficient in those units is a logit at a row of the change of coordinates, so its covariance over classes is
-    that of a logit.
-    """
+    """Coefficients of the class combinations C (m, K), for every feature and the intercept, in the data's units."""
     import pandas as pd
 
-    width = model._mode.shape[1]
-    M = model._coordinates.outward_matrix(width)
-    theta = model._coordinates.outward(model._posterior.mean)
-    if width > model.n_features_in_:
-        theta[:, -1] += model._offset
-    covariance = model._posterior.latent_covariance(M)  # (D', K, K)
-    mean = C @ theta
-    sd = np.sqrt(np.maximum(np.einsum("mk,dkl,ml->md", C, covariance, C), 0.0))
+    fitted = model.fitted_
+    width = fitted.mode.shape[1]
+    mean = C @ fitted.mean(model.n_features_in_)
+    variances = np.einsum("mk,dkl,ml->md", C, fitted.coefficient_covariances(), C)
+    sd = np.sqrt(np.maximum(variances, 0.0))
     half = ndtri(0.5 * (1.0 + level)) * sd
     sure = np.divide(np.abs(mean), sd, out=np.full_like(mean, np.inf), where=sd > 0)
     names = _feature_names(model) + (["(intercept)"] if width > model.n_features_in_ else [])
@@ -83,11 +80,11 @@ def marginal_effects(model: BayesianSoftmaxRegression, X: Any, level: float) -> 
     import pandas as pd
 
     K, D = model.coef_.shape
-    thetas = model._posterior.draws(_EFFECT_DRAWS, np.random.default_rng(0))
-    blocks = model._blocks(X, K)
+    thetas = model.fitted_.draws(_EFFECT_DRAWS, 0)
+    blocks = model.blocks(X, K)
     with one_blas_thread():
-        moments = blocks.map_sum(predicting.drawn_moments, thetas, model._offset) / blocks.n_rows
-    W = np.stack([model._coordinates.outward(theta)[:, :D] for theta in thetas])
+        moments = blocks.map_sum(drawn_moments, thetas, model.fitted_.offset) / blocks.n_rows
+    W = np.stack([model.fitted_.coordinates.outward(theta)[:, :D] for theta in thetas])
     effects = moments[:, :, :1] * W - moments[:, :, 1:] @ W
     effects *= 1.0 - model.label_noise_
     tail = 0.5 * (1.0 - level)
@@ -113,5 +110,69 @@ def _feature_names(model: BayesianSoftmaxRegression) -> list[str]:
 def _index(model: BayesianSoftmaxRegression, label: Any) -> int:
     found = np.flatnonzero(model.classes_ == label)
     if found.size != 1:
-        raise ValueError(f"{label!r} is no class of this model: there are {model.classes_.tolist()}.")
+        raise ValueError(f"{label!r} is not a class of this model: there are {model.classes_.tolist()}.")
     return int(found[0])
+
+
+def facts(model: BayesianSoftmaxRegression) -> dict[str, str]:
+    """Facts by name: what was fitted, under which prior, how well."""
+    K, D = model.coef_.shape
+    solution = model.solution_
+    shown = {
+        "classes": f"{K}: {_few(model.classes_)}",
+        "features": f"{D}",
+        "prior": _prior(model),
+        "posterior": f"{solution.approximation}, {solution.structure} ({solution.approximation_reason})",
+        "log evidence": "none: the prior is improper" if model.log_evidence_ is None else f"{model.log_evidence_:.2f}",
+        "mode": f"{solution.status.name.lower().replace('_', ' ')}, gap {solution.gap:.1e} of {solution.objective:.4g}",
+    }
+    if solution.scores:
+        scores = ", ".join(f"{name} {score:.4f}" for name, score in solution.scores.items())
+        shown["left-out log-loss"] = scores
+    if model.label_noise_ > 0:
+        shown["label noise"] = f"{model.label_noise_:.3f}"
+    return shown
+
+
+def as_text(model: BayesianSoftmaxRegression) -> str:
+    """The facts as text, and the coefficients about their mean over classes."""
+    shown = facts(model)
+    width = max(map(len, shown))
+    lines = ["Bayesian softmax regression", *(f"  {name:<{width}}  {value}" for name, value in shown.items()), ""]
+    table = model.summary("sum")
+    lines.append(table.head(_MOST_ROWS).to_string(index=False, float_format=lambda x: f"{x:.4g}"))
+    if len(table) > _MOST_ROWS:
+        lines.append(f"... {len(table) - _MOST_ROWS} more: see summary()")
+    return "\n".join(lines)
+
+
+def as_html(model: BayesianSoftmaxRegression) -> str:
+    """The facts and coefficients as HTML, for a notebook."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:left'>{escape(value)}</td></tr>"
+        for name, value in facts(model).items()
+    )
+    table = model.summary("sum")
+    coefficients = table.head(_MOST_ROWS).to_html(index=False, border=0, float_format=lambda x: f"{x:.4g}")
+    more = len(table) - _MOST_ROWS
+    rest = f"<p>{more} more: see <code>summary()</code></p>" if more > 0 else ""
+    return f"<div><strong>Bayesian softmax regression</strong><table>{rows}</table>{coefficients}{rest}</div>"
+
+
+def _prior(model: BayesianSoftmaxRegression) -> str:
+    """The prior in words."""
+    prior = model.prior_
+    if prior is None:
+        return "Jeffreys"
+    precision = prior.precision
+    note = prior_from(model.prior).note
+    if isinstance(precision, float):
+        return f"Gaussian, precision {precision:.3g} on every weight{note}"
+    if isinstance(precision, np.ndarray) and precision.shape == model.coef_.shape:
+        return f"Gaussian, precisions from {precision.min():.3g} to {precision.max():.3g} in the data's units{note}"
+    return "Gaussian with a full precision matrix"
+
+
+def _few(labels: np.ndarray, most: int = 6) -> str:
+    shown = ", ".join(str(label) for label in labels[:most])
+    return shown if len(labels) <= most else f"{shown}, ..."

@@ -111,7 +111,7 @@ def _terms(
 
     With d coordinates, KL = 1/2 (tr(R S) - d - log|S R|) + 1/2 (m - m_0)^T R (m - m_0), the last part of it in E[J].
     """
-    value, slope, curvature = problem.averaged(posterior.mean, posterior.packed_forms, posterior.basis, nodes)
+    value, slope, curvature = problem.curvature.averaged(posterior.mean, posterior.packed_forms, posterior.basis, nodes)
     log_det_S = -2.0 * float(np.log(posterior.factor.diagonal()).sum())
     divergence = 0.5 * (float(np.vdot(R, posterior.inner)) - len(R) - log_det_S - log_det_R)
     return _Terms(-value - divergence, slope, curvature)

@@ -30,8 +30,8 @@ class Automatic(Solver):
     def steps(self, problem: SampledProblem, theta: np.ndarray, tol: float) -> Steps:
         """Iterate from theta until the Newton decrement is within tol * |J|."""
         precondition = Precondition(problem)
-        if problem.start_rows < problem.n_rows and not theta.any():
-            if (found := problem.descended(tol)) is not None:
+        if problem.start.n_rows < problem.n_rows and not theta.any():
+            if (found := problem.start.descend(tol)) is not None:
                 yield from map(Iterate, found.thetas, found.values, found.gradients, found.gaps)
                 theta = found.thetas[-1]
                 if found.converged and not ends_with_a_full_step(problem):
@@ -55,18 +55,18 @@ def _sample_start(
     it be worse for all rows than the start was for the first sample, the start it is: later samples begin so near to
     their optimum that they differ from all rows by chance.
     """
-    size, theta, before = problem.start_rows, start, None
-    served = Precondition(problem.sample(size))
+    size, theta, before = problem.start.n_rows, start, None
+    served = Precondition(problem.start.sample(size))
     while True:
         rough = 0.1 * theta.size / size
-        best, status, trace = run(_quasi_newton(problem.sample(size), theta, rough, served), 100)
+        best, status, trace = run(_quasi_newton(problem.start.sample(size), theta, rough, served), 100)
         theta, before = best.theta, trace[0].objective if before is None else before
         if status is Status.INTERRUPTED:
             return theta, precondition, True
         size *= _GROWTH
         if 2 * size > problem.n_rows:
             break
-        served = served.serve(problem.sample(size), theta)
+        served = served.serve(problem.start.sample(size), theta)
     if problem.value_gradient(theta)[0] > before:
         return start, precondition, False
     return theta, served.serve(problem, theta), False

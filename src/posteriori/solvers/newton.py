@@ -76,7 +76,7 @@ class Newton(Solver):
                 step = NewtonStep(-(d := precondition.safe()(gradient)), 0.5 * float(np.vdot(gradient, d)), 1)
             gap = step.decrement
             yield Iterate(theta, value, gradient, gap)
-            if not separated and problem.separated(theta, step.direction) is not None:
+            if not separated and problem.certificate.separated(theta, step.direction) is not None:
                 separated = _LAST_STEPS
             if separated:  # the optimum lies at infinity: a few steps towards it, and no more
                 separated -= 1
@@ -143,7 +143,7 @@ def newton_direction(problem: CurvedProblem, theta: np.ndarray, gradient: np.nda
 def _noise(problem: CurvedProblem, value: float, gradient: np.ndarray) -> tuple[float, bool]:
     """The decrement below which there is rounding and no more, and whether the gradient proves no larger one."""
     noise = _ROUNDING * abs(value)
-    return noise, problem.least_gap(gradient) <= noise
+    return noise, problem.certificate.least_gap(gradient) <= noise
 
 
 def newton_decrement(problem: CurvedProblem, theta: np.ndarray, gradient: np.ndarray) -> float:

@@ -139,16 +139,18 @@ class Precondition:
         """The preconditioner made anew at theta."""
         precision = self.problem.precision
         if self.kind == "blocks":
-            self.apply = class_blocks(self.problem.class_blocks(theta), precision)
+            self.apply = class_blocks(self.problem.curvature.class_blocks(theta), precision)
         else:
-            self.apply = kronecker(*self.problem.kronecker_factors(theta, light=self.kind == "light"), precision)
+            self.apply = kronecker(
+                *self.problem.curvature.kronecker_factors(theta, light=self.kind == "light"), precision
+            )
         self.wasted, self.best = 0.0, np.inf
         return self.apply
 
     def safe(self) -> Preconditioner:
         """Inverse of Boehning's bound on the Hessian, 1/2 (I - 11^T/K) kron X^T C X + prior: never too long a step."""
         K, D = self.problem.shape
-        A, G, lead, diagonal = self.problem.kronecker_factors(np.zeros((K, D)))
+        A, G, lead, diagonal = self.problem.curvature.kronecker_factors(np.zeros((K, D)))
         return kronecker(A, 0.5 * K * G, lead, 0.5 * K * diagonal, self.problem.precision)
 
     def learn(self, n_products: int, rtol: float) -> None:

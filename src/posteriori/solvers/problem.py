@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 __all__ = [
+    "CurvatureParts",
     "CurvedProblem",
     "Descent",
-    "DrawnProblem",
+    "OptimumProofs",
+    "PosteriorCurvature",
     "PosteriorProblem",
     "PriorPrecision",
     "Problem",
+    "RowMoments",
     "SampledProblem",
+    "StartingPoint",
     "StochasticProblem",
 ]
 
@@ -83,6 +87,68 @@ class PriorPrecision(Protocol):
         """R V."""
 
 
+class RowMoments(NamedTuple):
+    """Mean (D,) and variance (D,) of the features, and the rows' total weight sum_n c_n."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    total_weight: float
+
+
+class CurvatureParts(Protocol):
+    """Parts of a Hessian that make a preconditioner."""
+
+    def kronecker_factors(
+        self, theta: np.ndarray, light: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """A (K, K), G (L, L) with H ~ A kron G / tr A + prior for the L features named next, few if light; diag G."""
+
+    def class_blocks(self, theta: np.ndarray) -> np.ndarray:
+        """The diagonal blocks of H less the prior, (K, D, D)."""
+
+
+class PosteriorCurvature(CurvatureParts, Protocol):
+    """A Hessian in coordinates of the classes, the slope of its determinant, and its average over a Gaussian."""
+
+    def likelihood_hessian(self, theta: np.ndarray, basis: np.ndarray) -> np.ndarray:
+        """H without the prior in coordinates theta = Q B, (J D, J D)."""
+
+    def factor(self, H: np.ndarray) -> np.ndarray:
+        """The lower factor of a positive definite matrix of the size of the Hessian, or LinAlgError."""
+
+    def log_det_slope(self, theta: np.ndarray, forms: np.ndarray) -> np.ndarray:
+        """d/dtheta of tr(S H) with S fixed, given by the covariances of pairs of classes."""
+
+    def averaged(
+        self, theta: np.ndarray, forms: np.ndarray, basis: np.ndarray, nodes: Any
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """E[J], its slope and E[H without the prior] over a Gaussian about theta, given by the same covariances."""
+
+
+class OptimumProofs(Protocol):
+    """What can be proven about the optimum from one gradient or one direction."""
+
+    def least_gap(self, gradient: np.ndarray) -> float:
+        """A lower bound on J - J* where the gradient is this."""
+
+    def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
+        """A direction along which J falls for ever, if the parameters or the direction are one."""
+
+
+class StartingPoint(Protocol):
+    """Where a solve over many rows begins."""
+
+    @property
+    def n_rows(self) -> int:
+        """The size of the smallest sample whose optimum is a good start; at least N if none is."""
+
+    def sample(self, n_rows: int) -> SampledProblem:
+        """The same objective estimated from some of the rows."""
+
+    def descend(self, tol: float) -> Descent | None:
+        """The path from zero to the optimum, where rows lie so far away that it is better walked there; else None."""
+
+
 class CurvedProblem(Problem, Protocol):
     """A problem that also knows its Hessian, whole or in parts that make a preconditioner."""
 
@@ -99,48 +165,32 @@ class CurvedProblem(Problem, Protocol):
     def n_rows(self) -> int:
         """N."""
 
+    @property
+    def curvature(self) -> CurvatureParts:
+        """Parts of H."""
+
+    @property
+    def certificate(self) -> OptimumProofs:
+        """What can be proven about the optimum."""
+
     def hessian(self, theta: np.ndarray) -> np.ndarray:
         """H, (K D, K D)."""
-
-    def kronecker_factors(
-        self, theta: np.ndarray, light: bool = False
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """A (K, K), G (L, L) with H ~ A kron G / tr A + prior for the L features named next, few if light; diag G."""
-
-    def class_blocks(self, theta: np.ndarray) -> np.ndarray:
-        """The diagonal blocks of H less the prior, (K, D, D)."""
-
-    def least_gap(self, gradient: np.ndarray) -> float:
-        """A lower bound on J - J* where the gradient is this."""
-
-    def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
-        """A direction along which J falls for ever, if the parameters or the direction are one."""
 
 
 class SampledProblem(CurvedProblem, Protocol):
     """A problem over rows, of which a sample may stand for all."""
 
     @property
-    def start_rows(self) -> int:
-        """The smallest sample whose optimum is a good start; at least N if none is."""
-
-    def descended(self, tol: float) -> Descent | None:
-        """The path from zero to the optimum, where rows lie so far away that it is better walked there; else None."""
-
-    def sample(self, n_rows: int) -> SampledProblem:
-        """The same objective estimated from some of the rows."""
+    def start(self) -> StartingPoint:
+        """Samples, or a whole descent."""
 
 
 class StochasticProblem(CurvedProblem, Protocol):
     """A problem whose gradient can be estimated from a few rows."""
 
     @property
-    def moments_of_features(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (D,) and variance (D,) of the features."""
-
-    @property
-    def total_weight(self) -> float:
-        """sum_n c_n."""
+    def row_moments(self) -> RowMoments:
+        """Moments of the features."""
 
     def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
         """For each batch of a shuffled pass, theta -> estimate of the gradient of J less the prior's part."""
@@ -149,27 +199,6 @@ class StochasticProblem(CurvedProblem, Protocol):
 class PosteriorProblem(CurvedProblem, Protocol):
     """A problem whose Hessian can be had in coordinates of the classes, and whose determinant has a slope."""
 
-    def likelihood_hessian(self, theta: np.ndarray, basis: np.ndarray) -> np.ndarray:
-        """H without the prior in coordinates theta = Q B, (J D, J D)."""
-
-    def cholesky(self, H: np.ndarray) -> np.ndarray:
-        """The lower factor of a positive definite matrix of the size of the Hessian, or LinAlgError."""
-
-    def log_det_slope(self, theta: np.ndarray, forms: np.ndarray) -> np.ndarray:
-        """d/dtheta of tr(S H) with S fixed, given by the covariances of pairs of classes."""
-
-    def averaged(
-        self, theta: np.ndarray, forms: np.ndarray, basis: np.ndarray, nodes: Any
-    ) -> tuple[float, np.ndarray, np.ndarray]:
-        """E[J], its slope and E[H without the prior] over a Gaussian about theta, given by the same covariances."""
-
-
-class DrawnProblem(Protocol):
-    """A problem that can be evaluated at many parameters at once."""
-
     @property
-    def prior(self) -> PriorPrecision:
-        """R."""
-
-    def values(self, thetas: np.ndarray) -> np.ndarray:
-        """J at each of (S, K, D) parameters, (S,)."""
+    def curvature(self) -> PosteriorCurvature:
+        """H in coordinates of the classes."""

@@ -77,10 +77,10 @@ class StochasticGradient(Solver):
     ) -> Steps:
         """One iterate per pass over the data, until the Newton decrement is within tol * |J|."""
         rng = rng or np.random.default_rng(0)
-        mean, variance = problem.moments_of_features
+        mean, variance, total_weight = problem.row_moments
         schedule = _SCHEDULES[self.schedule]
         curvature = row_curvature(problem, self.batch_size)
-        eta = (self.step or 1.0 / curvature) / problem.total_weight
+        eta = (self.step or 1.0 / curvature) / total_weight
         n_batches = -(-problem.n_rows // self.batch_size)
         epochs = 100 if self.epochs is None else self.epochs
         average = Averaged(theta)
@@ -108,14 +108,14 @@ def row_curvature(problem: StochasticProblem, batch_size: int = 1) -> float:
     correlations is left, found by the power method.
     """
     K, D = problem.shape
-    mean, variance = problem.moments_of_features
+    mean, variance, total_weight = problem.row_moments
     zero = np.zeros(problem.shape)
     V = np.random.default_rng(0).standard_normal(problem.shape)
     largest = 0.0
     for _ in range(10 if batch_size > 1 else 0):
         V /= max(float(np.linalg.norm(V)), np.finfo(float).tiny)
         V = scaled_direction(problem.product(zero, V) - problem.prior.times(V), mean, variance)
-        largest = float(np.linalg.norm(V)) * K / problem.total_weight
+        largest = float(np.linalg.norm(V)) * K / total_weight
     largest = min(largest, D)
     return 0.5 * (largest + (D - largest) / batch_size)
 

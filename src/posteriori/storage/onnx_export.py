@@ -31,6 +31,7 @@ from posteriori.meta.utility_classifier import UtilityClassifier
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.importance import WeightedDraws
 from posteriori.softmax.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior, Posterior
+from posteriori.softmax.predictive import quasi_nodes
 from posteriori.softmax.regression import SoftmaxRegression
 from posteriori.storage.onnx_graph import Graph, Value, import_onnx, log1p
 
@@ -283,23 +284,24 @@ def _no_number(X: Value, missing_allowed: bool = False) -> Value:
 
 def _bayesian(model: BayesianSoftmaxRegression, X: Value) -> _Outputs:
     K = len(model.classes_)
-    posterior, offset = model._posterior, model._offset
+    fitted = model.fitted_
+    posterior, offset, coordinates = fitted.posterior, fitted.offset, fitted.coordinates
     Z = X
-    if model._coordinates.shift is not None:
-        Z = Z - model._coordinates.shift
-    if model._coordinates.scale is not None:
-        Z = Z.scaled(model._coordinates.scale)
+    if coordinates.shift is not None:
+        Z = Z - coordinates.shift
+    if coordinates.scale is not None:
+        Z = Z.scaled(coordinates.scale)
     if model.predictive == "plugin":
-        P = (_logits(Z, model._mode, model.n_features_in_) + offset).softmax()
+        P = (_logits(Z, fitted.mode, model.n_features_in_) + offset).softmax()
     elif model.predictive == "probit":
         P = _probit(Z, posterior, offset, model.n_features_in_)
     elif model.predictive == "sample":
-        thetas = posterior.draws(int(model.n_draws), np.random.default_rng(model._drawn_from))
+        thetas = fitted.draws(int(model.n_draws))
         P = _over_draws(Z, thetas, np.full(len(thetas), 1.0 / len(thetas)), offset, model.n_features_in_)
     elif model.predictive == "quasi" and isinstance(posterior, WeightedDraws):
         P = _over_draws(Z, posterior.thetas, posterior.weights, offset, model.n_features_in_)
     elif model.predictive == "quasi":
-        P = _quasi(Z, posterior, offset, model._n_quasi_nodes, model.n_features_in_)
+        P = _quasi(Z, posterior, offset, quasi_nodes(int(model.n_nodes), len(model.classes_)), model.n_features_in_)
     else:
         raise ValueError(f"predictive={model.predictive!r} is unknown: use 'quasi', 'sample', 'probit' or 'plugin'.")
     if model.label_noise_ > 0:

@@ -102,11 +102,44 @@ def _interpolating(isotonic: Any) -> None:
         isotonic._build_f(isotonic.X_thresholds_, isotonic.y_thresholds_)
 
 
+_POSTERIOR_FIELDS = {
+    "coordinates": "_coordinates",
+    "mode": "_mode",
+    "posterior": "_posterior",
+    "precision": "_precision",
+    "class_sizes": "_class_sizes",
+    "offset": "_offset",
+    "seed": "_drawn_from",
+}
+"""Fields of a FittedSoftmax and their names in files, which are older than the class."""
+
+
+def _flat_posterior(state: dict[str, Any]) -> dict[str, Any]:
+    """In files the parts of a Bayesian softmax model stand beside its other attributes."""
+    fitted = state.get("fitted_")
+    rest = {name: value for name, value in state.items() if name != "fitted_"}
+    return (
+        rest if fitted is None else rest | {there: getattr(fitted, here) for here, there in _POSTERIOR_FIELDS.items()}
+    )
+
+
+def _gathered_posterior(model: Any) -> None:
+    """The parts of a Bayesian softmax model, as files have them, become one object."""
+    state = vars(model)
+    if "_posterior" in state:
+        from posteriori.softmax.fitted import FittedSoftmax
+
+        model.fitted_ = FittedSoftmax(**{here: state.pop(there) for here, there in _POSTERIOR_FIELDS.items()})
+
+
 def _estimators() -> list[Stored]:
     sk = "sklearn"
     return [
         Stored("SoftmaxRegression", "posteriori.softmax.regression", "estimator"),
-        Stored("BayesianSoftmaxRegression", "posteriori.softmax.bayesian", "estimator"),
+        Stored(
+            "BayesianSoftmaxRegression", "posteriori.softmax.bayesian", "estimator",
+            lean=_flat_posterior, finish=_gathered_posterior,
+        ),
         Stored(
             "GaussianClassifier", "posteriori.gaussian.classifier", "estimator", lean=_without_rows, prepare=_derived
         ),
@@ -137,7 +170,7 @@ def _parts() -> list[Stored]:
         Stored("BayesianSolution", "posteriori.solvers.solution", "fields"),
         Stored("TraceEntry", "posteriori.solvers.solution", "fields"),
         Stored("EvidencePoint", "posteriori.softmax.evidence", "fields"),
-        Stored("SeparatedClasses", "posteriori.softmax.separation", "fields"),
+        Stored("SeparatedClasses", "posteriori.softmax.certificate", "fields"),
         # solvers
         Stored("Automatic", "posteriori.solvers.automatic", "fields"),
         Stored("Newton", "posteriori.solvers.newton", "fields"),

@@ -9,9 +9,8 @@ from scipy.special import logsumexp, softmax
 
 from posteriori.maths.integrals import normal_nodes
 from posteriori.maths.quadratic import unpacked
-from posteriori.softmax.averages import averaged_moments
 from posteriori.softmax.kernels import expected_moments
-from posteriori.softmax.pairs import pair_forms, pair_grams
+from posteriori.softmax.pairs import averaged_moments, pair_forms, pair_grams
 
 layouts = pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray, sp.csr_array])
 intercepts = pytest.mark.parametrize("intercept", [False, True], ids=["flat", "intercept"])

@@ -1,4 +1,4 @@
-"""What a user should know about a Bayesian fit before trusting it."""
+"""Warnings about a Bayesian fit: what a user should know before trusting it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
 from posteriori.solvers.solution import BayesianSolution, Status
 
-__all__ = ["warn_of"]
+__all__ = ["warn_about"]
 
 _WORSE, _WORSE_NATS = 0.02, 0.01
 """By how much a posterior may predict left-out rows worse than its mode before a warning: share and nats."""
 
 
-def warn_of(solution: BayesianSolution, n_draws: int) -> None:
-    """Warn of what went wrong or may mislead; each kind of trouble has its class."""
+def warn_about(solution: BayesianSolution, n_draws: int) -> None:
+    """Warn about what went wrong or may mislead; each kind of trouble has its class."""
     if solution.status is not Status.CONVERGED:
         warnings.warn(
             f"Not converged ({solution.status.value}): after {solution.n_iter} iterations J is about "

@@ -1,0 +1,185 @@
+r"""The certificate of a fit: how far it is at most from the optimum, and whether there is a finite one.
+
+.. math:: \tfrac12\, g^\top B^{-1} g \le J - J^* \le \tfrac12\, g^\top R^{-1} g, \qquad B \ge H \ge R
+
+Without a prior there may be no finite optimum: classes are separated when some direction of the weights takes no row's
+own class down and some row's up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from posteriori.maths.linalg import null_space
+from posteriori.rows.blocks import Blocks
+from posteriori.softmax import kernels
+
+if TYPE_CHECKING:
+    from posteriori.softmax.objective import SoftmaxObjective
+
+__all__ = ["Certificate", "SeparatedClasses", "separated_classes"]
+
+_STALE = 0.01
+"""Share of the slope that a step may leave before curvature is looked at again, which is a pass."""
+_ROUNDING = 64.0 * np.finfo(float).eps
+"""Share of a column's largest coefficient below which a change is rounding."""
+_MOST_FLAT = 2500
+"""Columns without a prior up to which constant combinations of them are looked for."""
+
+
+class Certificate:
+    """Proofs about one objective: bounds on J - J*, separation, and which of equal optima is returned."""
+
+    def __init__(self, objective: SoftmaxObjective) -> None:
+        self.objective = objective
+
+    @cached_property
+    def free(self) -> np.ndarray | None:
+        """Coefficients along which no prior holds the optimum back, (K, D'); None if there can be no separation.
+
+        Free intercepts alone are held by the data, unless a class has no rows.
+        """
+        problem = self.objective
+        free = problem.precision == 0
+        if free[:, : problem.blocks.n_features].any():
+            return free
+        empty_class = bool((problem.observed.class_sizes == 0).any())
+        return free if problem.has_intercept and free.any() and empty_class else None
+
+    def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
+        """A direction along which J falls for ever, if the parameters or the Newton direction are one.
+
+        A direction that puts every row's own class on top is a proof of separation. Near a finite optimum Newton
+        steps vanish; towards one at infinity they go on moving some logit by about one.
+        """
+        if self.free is None:
+            return None
+        for candidate, slack, least in ((theta, 1e-12, 0.0), (direction, 1e-6, 0.3)):
+            V = np.where(self.free, candidate, 0.0)
+            found = self.objective.blocks.map_sum(kernels.separation, V)
+            if found.spread > least and found.deficit <= slack * found.spread:
+                return V
+        return None
+
+    def settle_intercepts(self, theta: np.ndarray) -> np.ndarray | None:
+        """Theta with its free intercepts at their exact optimum given the weights, or None if that was not reached."""
+        problem = self.objective
+        sizes = problem.observed.class_sizes
+        if (sizes == 0).any():
+            return None
+        # a slope left in the intercepts shows in the weights' gradient too, multiplied by the features
+        small = 1e-10 / (1.0 + np.abs(problem.observed.mean).max()) * sizes.sum()
+        slope, A = np.abs(problem.value_gradient(theta)[1][:, -1]).max(), None
+        for _ in range(8):
+            if slope <= small:
+                break
+            if A is None:
+                A = problem.blocks.map_sum(kernels.class_mixing, theta, row_values=problem.probabilities_at(theta))
+            moved = theta.copy()
+            moved[:, -1] -= np.linalg.lstsq(A, problem.value_gradient(theta)[1][:, -1])[0]
+            moved_slope = np.abs(problem.value_gradient(moved)[1][:, -1]).max()
+            if not moved_slope < slope:
+                break  # rounding, or too far away
+            if moved_slope > _STALE * slope:
+                A = None
+            theta, slope = moved, moved_slope
+        return theta if slope <= max(small, 1e-11 * sizes.sum()) else None
+
+    def least_norm(self, theta: np.ndarray) -> np.ndarray:
+        """Among parameters with the same probabilities and prior density, those of the smallest weights.
+
+        Where the prior treats classes alike their weights sum to zero. Where it is flat, a change along combinations
+        of features that are constant changes nothing: duplicated columns share their weight, constant ones get none.
+        Theta itself comes back where only rounding would change.
+        """
+        problem = self.objective
+        D, given = problem.blocks.n_features, theta
+        theta = theta.copy()
+        if problem.mean is None:
+            alike = (problem.precision == problem.precision[0]).all(axis=0) & problem.prior.exchangeable
+            theta[:, alike] -= theta[:, alike].mean(axis=0)
+        flat = np.flatnonzero((problem.precision[:, :D] == 0).all(axis=0))
+        if 0 < flat.size <= _MOST_FLAT:
+            self._drop_constants(theta, flat)
+        same = np.abs(theta - given) <= _ROUNDING * np.abs(given).max(axis=0)
+        return given if same.all() else theta
+
+    def _drop_constants(self, theta: np.ndarray, flat: np.ndarray) -> None:
+        """Take out of theta, in place, what acts on combinations of the flat columns that never vary."""
+        problem = self.objective
+        D = problem.blocks.n_features
+        absorbs = problem.has_intercept and not problem.precision[:, D].any()  # a free intercept takes up a constant
+        mean = problem.observed.mean if absorbs else np.zeros(D)
+        scatter = problem.blocks.map_sum(kernels.scatter, mean, coarse=True)[np.ix_(flat, flat)]
+        if absorbs:
+            rounding = problem.observed.variance[flat] == 0
+            scatter[rounding] = scatter[:, rounding] = 0.0
+        constant = null_space(scatter)
+        if constant.shape[1]:
+            W = theta[:, flat]
+            lost = (W @ constant) @ constant.T
+            theta[:, flat] = W - lost
+            if absorbs:
+                theta[:, D] += lost @ mean[flat]
+
+    def least_gap(self, gradient: np.ndarray) -> float:
+        """J - J* >= 1/2 g^T B^{-1} g for any B >= H: here H <= I/2 kron X^T C X + R <= K D' times its diagonal."""
+        problem = self.objective
+        squares = np.append(problem.observed.squares, problem.observed.total_weight)[: problem.shape[1]]
+        diagonal = 0.5 * squares + problem.precision
+        return float(0.5 * (gradient**2 / np.maximum(diagonal, np.finfo(float).tiny)).sum() / gradient.size)
+
+    def gap_bound(self, gradient: np.ndarray) -> float | None:
+        """J - J* <= 1/2 g^T R^{-1} g over penalised coefficients, where all others have no slope."""
+        problem = self.objective
+        if not (problem.precision[:, : problem.blocks.n_features] > 0).all():
+            return None
+        return 0.5 * problem.prior.inverse_norm(np.where(problem.precision > 0, gradient, 0.0))
+
+
+@dataclass(frozen=True)
+class SeparatedClasses:
+    """A direction of the weights along which the likelihood grows for ever.
+
+    Attributes
+    ----------
+    direction : ndarray (K, D')
+        Added to the weights in any amount, it takes no row's own class down and some row's up.
+    pairs : list of (int, int)
+        Indices of the classes it tells apart without error.
+    """
+
+    direction: np.ndarray
+    pairs: list[tuple[int, int]]
+    spread: np.ndarray
+    """Standard deviations of the features, (D,), by which their part in the direction is judged."""
+
+    def sentence(self, classes: np.ndarray, names: list[str] | None) -> str:
+        """What a user should know and do."""
+        i, j = self.pairs[0] if self.pairs else (0, 1)
+        contrast = self.direction[i, : self.spread.size] - self.direction[j, : self.spread.size]
+        strength = np.abs(contrast * self.spread)
+        strongest = np.argsort(-strength, kind="stable")[:3]
+        top = [int(d) for d in strongest if strength[d] > 1e-3 * strength[strongest[0]]]
+        along = ", ".join(f"{names[d] if names else f'column {d}'} ({contrast[d]:+.3g})" for d in top)
+        others = f" (and {len(self.pairs) - 1} more pairs)" if len(self.pairs) > 1 else ""
+        return (
+            f"Classes {classes[i]!s} and {classes[j]!s}{others} are separated: a combination of features"
+            f"{f' led by {along}' if along else ''} tells them apart without error, so the likelihood has no maximum "
+            "and its coefficients would grow without limit. The finite ones returned are where the iteration "
+            "stopped. Use a prior (alpha > 0), remove the feature, or merge the classes."
+        )
+
+
+def separated_classes(blocks: Blocks, direction: np.ndarray, spread: np.ndarray) -> SeparatedClasses:
+    """The pairs of classes that a separating direction tells apart: no row is worse off, and some are better."""
+    margins = blocks.map_sum(kernels.pair_margins, direction)
+    width = max(float(np.max(margins.greatest, initial=0.0)), np.finfo(float).tiny)
+    none_worse = np.minimum(margins.least, margins.least.T) >= -1e-5 * width
+    some_better = np.maximum(margins.greatest, margins.greatest.T) > 1e-3 * width
+    pairs = [(int(i), int(j)) for i, j in np.argwhere(np.triu(none_worse & some_better, 1))]
+    return SeparatedClasses(direction, pairs, spread)
