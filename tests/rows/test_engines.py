@@ -3,6 +3,9 @@
 The expected values are those of the plain matrix. An engine that is added to the registry is tried by itself.
 """
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -387,3 +390,16 @@ def test_labels_of_one_class_and_bad_weights_are_refused(engine):
     for example in examples(engine, c=np.zeros(N)):
         with pytest.raises(ValueError, match=r"(weight zero|weights? .*zero)"):
             read_for_fit(example.X, example.y, example.sample_weight, None, None, example.device)
+
+
+def test_a_fit_in_memory_imports_no_library_of_another_engine():
+    code = (
+        "import sys, numpy as np, posteriori as po\n"
+        "X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3\n"
+        "bayes = po.BayesianSoftmaxRegression(1.0, approximation='laplace')\n"
+        "for model in (po.SoftmaxRegression(), bayes, po.GaussianClassifier('tied', estimate='mle')):\n"
+        "    model.fit(X, y).predict_proba(X)\n"
+        "print(sorted({name.split('.')[0] for name in sys.modules} & {'jax', 'dask', 'distributed'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

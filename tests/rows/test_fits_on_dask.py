@@ -84,7 +84,9 @@ MODELS = {
 
 
 @pytest.mark.parametrize("n_partitions", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [*(name for name in MODELS if name != "gauss"), pytest.param("gauss", marks=pytest.mark.slow)]
+)
 def test_a_data_frame_gives_the_answers_of_its_rows_in_memory(name, n_partitions, table):
     dask_table = dd.from_pandas(table, npartitions=n_partitions)
     expected = clone(MODELS[name]).fit(table, "kind", sample_weight="weight")
@@ -298,6 +300,7 @@ def _spoilt(rows, partition_info=None):
     return rows.assign(x0=rows["x0"].astype(str)) if partition_info and partition_info["number"] == 1 else rows
 
 
+@pytest.mark.slow
 def test_answers_do_not_depend_on_the_number_of_workers(table, cluster):
     dask_table = dd.from_pandas(table, npartitions=11)
     alone = po.SoftmaxRegression(tol=1e-14).fit(dask_table, "kind")
@@ -306,6 +309,7 @@ def test_answers_do_not_depend_on_the_number_of_workers(table, cluster):
     np.testing.assert_array_equal(model.coef_, alone.coef_)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_in_the_middle_of_a_fit_changes_nothing(table, cluster, monkeypatch):
     from posteriori.rows import dask_graph
 

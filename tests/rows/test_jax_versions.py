@@ -51,9 +51,6 @@ class Case:
 weights = thinned(("weighted",), [(True,)], [True, False])
 intercepts = thinned(("intercept",), [(True,)], [True, False])
 weights_and_intercepts = thinned(("weighted", "intercept"), [(False, False)], [True, False], [True, False])
-shapes = pytest.mark.parametrize(
-    "shape", [pytest.param(shape, marks=() if shape == SHAPES[1] else pytest.mark.slow) for shape in SHAPES], ids=str
-)
 
 PARAMS = {
     softmax.observed_moments: lambda case: (case.K,),
@@ -135,8 +132,11 @@ def test_labels(kernel, weighted, intercept):
     check(kernel, Case((60, 5, 3), weighted, False, intercept))
 
 
-@pytest.mark.parametrize("kernel", PARAMS, ids=lambda kernel: kernel.__name__)
-@shapes
+LONG_SUMS = (softmax.observed_moments, softmax.expected_moments, softmax.hessian_product, extremes)
+"""Kernels that show for all what becomes of sums over many rows."""
+
+
+@thinned(("kernel", "shape"), [(kernel, SHAPES[1]) for kernel in LONG_SUMS], PARAMS, SHAPES)
 def test_shapes(kernel, shape):
     check(kernel, Case(shape))
 
@@ -192,7 +192,8 @@ def test_missing_values_are_left_out_of_diagonal_statistics(weighted):
     assert np.isnan(by_jax(class_statistics, case, (case.K, "full")).means).any()
 
 
-@thinned(("bytes_at_once",), [(1 << 12,)], [1, 1 << 12, 1 << 20])
+@pytest.mark.slow
+@pytest.mark.parametrize("bytes_at_once", [1, 1 << 12, 1 << 20])
 def test_products_of_rows_with_themselves_are_the_same_however_few_are_made_at_once(bytes_at_once, monkeypatch):
     monkeypatch.setattr(device, "_BYTES_AT_ONCE", bytes_at_once)
     case = Case((300 + bytes_at_once.bit_length(), 3, 3))  # a shape of its own, so that it is compiled anew
@@ -236,6 +237,7 @@ def test_the_loss_of_certain_rows_keeps_its_digits():
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_singular_covariances_have_factors():
     v = np.random.default_rng(0).normal(size=(20, 4, 1))
     covariance = np.concatenate([v @ v.transpose(0, 2, 1), np.zeros((1, 4, 4))])
@@ -288,6 +290,7 @@ def rows_by_jax(kernel, case, params):
         return np.asarray(version.run(case.X, *(params if version.prepare is None else version.prepare(*params))))
 
 
+@pytest.mark.slow
 def test_rows_are_the_same_however_few_are_made_at_once(monkeypatch):
     monkeypatch.setattr(device, "_BYTES_AT_ONCE", 1 << 16)
     case = Case((291, 3, 3))  # a shape of its own, so that it is compiled anew
