@@ -376,8 +376,8 @@ def test_output_can_be_asked_for_with_a_target():
 @pytest.mark.parametrize(
     ("settings", "y", "message"),
     [
-        ({}, "gone", "y names the column 'gone', which X has not; its columns are 'mass'"),
-        ({"carry": ["w"]}, None, "carry names the column 'w', which X has not"),
+        ({}, "gone", "y names the column 'gone', and the columns of X are 'mass'"),
+        ({"carry": ["w"]}, None, "carry names the column 'w', and the columns of X are"),
         ({"carry": "weight"}, None, "carry must be a sequence of column names, such as .*got 'weight'"),
         ({"min_frequency": 0}, None, "min_frequency=0 must be a whole number of at least 1"),
         ({"max_levels": 2.5}, None, r"max_levels=2\.5 must be a whole number of at least 1"),

@@ -3,7 +3,7 @@
 Nearly all that a linear model needs of its data is a sum over rows. A *kernel* is a pure function of one block,
 ``kernel(X, Y, c, *params)`` with features ``X`` (n, D), target ``Y`` (labels (n,) or probabilities (n, K)) and
 row weights ``c`` (n,) or None (all one). `Blocks` applies it to every block and adds the results in a fixed
-order, so that the answer depends neither on the number of threads nor on where the data lie.
+order, so that the answer depends neither on the number of threads nor on where the data are.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A partition is read on its worker as (X, Y, c), kept there if all of them fit, and mapped by `MemoryBlocks`. The sums of
 partitions are added in a tree whose shape depends on their number alone: answers are the same whatever the number of
-workers, and whoever dies. Scheduling, retries and transport are Dask's.
+workers, and if one of them dies. Scheduling, retries and transport are Dask's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from posteriori.rows.dask_tasks import (
     sum_partition,
 )
 from posteriori.rows.features import Example, Features, NotFinite
-from posteriori.rows.matrices import as_array
+from posteriori.rows.matrices import as_array, first_names
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.rows.pieces import ColumnTarget, LabelCounts, Layout, joined, read_target_column, require_numbers
 
@@ -420,8 +420,10 @@ def _require_columns(X: Any, y: Any, sample_weight: Any) -> None:
                 f"DataFrame, or {argument} as a Dask array."
             )
         if name not in X.columns:
-            shown = ", ".join(map(repr, X.columns[:10]))
-            raise ValueError(f"{argument}={name!r} names no column of X, whose columns are {shown}: pass one of these.")
+            raise ValueError(
+                f"{argument}={name!r} names no column of X, whose columns are {first_names(X.columns)}: pass one of "
+                "these."
+            )
 
 
 def _pieces(values: Any, argument: str, X: Any, features: DaskFeatures) -> list[Any]:

@@ -33,7 +33,7 @@ def first_gpu() -> Any:
         return jax.devices("gpu")[0]
     except RuntimeError:
         raise ValueError(
-            f"device='gpu' is not available: JAX has {jax.default_backend()!r} only. With a GPU at hand, install "
+            f"device='gpu' is not available: JAX has {jax.default_backend()!r} only. If there is a GPU, install "
             f"what it needs: {_ADVICE}."
         ) from None
 

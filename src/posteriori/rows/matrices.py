@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ __all__ = [
     "as_table",
     "column",
     "column_names",
+    "first_names",
     "hand_over",
     "is_table",
     "labels_and_weights",
@@ -134,7 +135,7 @@ def column(X: Any, name: str, *, argument: str) -> np.ndarray:
     table = open_table(X)
     if name not in table.columns:
         raise ValueError(
-            f"{argument}={name!r} names no column of X, whose columns are {_first_names(table.columns)}: "
+            f"{argument}={name!r} names no column of X, whose columns are {first_names(table.columns)}: "
             f"pass one of these, or {argument} as an array."
         )
     return as_array(table[name].to_native())
@@ -374,7 +375,7 @@ def _real_numbers(matrix: Any) -> Any:
 
 
 def _numbers_from_objects(values: np.ndarray) -> np.ndarray:
-    """float64 from an array of Python numbers; None is NaN, a string is no number even if it reads as one."""
+    """float64 from an array of Python numbers; None is NaN, a string is not a number even if it reads as one."""
     string = next((value for value in values.flat if isinstance(value, (str, bytes))), None)
     if string is not None:
         raise ValueError(
@@ -383,10 +384,15 @@ def _numbers_from_objects(values: np.ndarray) -> np.ndarray:
     try:
         return values.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"X must hold numbers, and one of its objects is none: {error}") from error
+        raise type(error)(f"X must hold numbers, and one of its objects is not a number: {error}") from error
 
 
-def _first_names(names: list[Any], most: int = 10) -> str:
-    """The first names of a list, for an error message."""
+def first_names(names: Iterable[Any], most: int = 10) -> str:
+    """The first names or labels of a list, for an error message.
+
+    >>> first_names(["a", "b", "c"], most=2)
+    "'a', 'b', ... (3 in all)"
+    """
+    names = list(names)
     shown = ", ".join(repr(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"

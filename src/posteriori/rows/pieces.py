@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posteriori.rows.matrices import first_names
 from posteriori.rows.target import Target, class_factors, classes_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 _MOST_LABELS = 10_000
-"""Distinct labels beyond which a column is no target: they would have to be kept in memory."""
+"""Distinct labels beyond which a column is not a target: they would have to be kept in memory."""
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,14 @@ def named_columns(schema: pa.Schema, y: Any, sample_weight: Any) -> list[str]:
     for argument, name in given.items():
         if not isinstance(name, str):
             raise ValueError(
-                f"X is read from where it lies, part by part, and {argument} must be the name of one of its columns, "
+                f"X is read from where it is, part by part, and {argument} must be the name of one of its columns, "
                 f"got {type(name).__name__}."
             )
         if name not in schema.names:
-            shown = ", ".join(map(repr, schema.names[:10]))
-            raise ValueError(f"{argument}={name!r} names no column of X, whose columns are {shown}: pass one of these.")
+            raise ValueError(
+                f"{argument}={name!r} names no column of X, whose columns are {first_names(schema.names)}: pass one of "
+                "these."
+            )
     require_unique(schema.names)
     if pa.types.is_nested(schema.field(y).type):
         raise ValueError(f"{y!r} has dtype {schema.field(y).type}, and labels must be single values.")
@@ -195,7 +198,9 @@ def count_labels(batch: pa.RecordBatch, target: str, weight: str | None) -> Labe
 
 def _require_few(n_labels: int) -> None:
     if n_labels > _MOST_LABELS:
-        raise ValueError(f"The target has more than {_MOST_LABELS} different values: that is no set of classes.")
+        raise ValueError(
+            f"The target has more than {_MOST_LABELS} different values, too many for classes: name another column."
+        )
 
 
 def read_target_column(counts: LabelCounts, layout: Layout, classes: Any, class_weight: Any) -> ColumnTarget:

@@ -48,7 +48,7 @@ class DatasetStream:
         """Files, and row groups of Parquet files, in random order; where rows are filtered, in their own."""
         try:
             fragments = list(self.dataset.get_fragments())
-        except ValueError:  # Arrow gives the parts of a filtered data set to nobody
+        except ValueError:  # Arrow does not give out the parts of a filtered data set
             yield from self.batches(columns, size)
             return
         parts = [part for each in fragments for part in (_row_groups(each) if hasattr(each, "row_groups") else [each])]

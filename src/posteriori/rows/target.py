@@ -11,7 +11,7 @@ a hard label is a row of Y with a single one, kept as its index.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
-from posteriori.rows.matrices import as_array, is_table, open_table, table_matrix
+from posteriori.rows.matrices import as_array, first_names, is_table, open_table, table_matrix
 
 __all__ = ["Target", "class_factors", "class_set", "classes_of", "read_target"]
 
@@ -152,7 +152,7 @@ def class_set(classes: Any) -> np.ndarray:
     Raises
     ------
     ValueError
-        If there is no class, a label is missing or declared twice, types are mixed, or classes is no vector.
+        If there is no class, a label is missing or declared twice, types are mixed, or classes is not a vector.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def class_set(classes: Any) -> np.ndarray:
     labels, codes = _factorise(values, argument="classes")
     if len(labels) < len(values):
         twice = labels[np.bincount(codes) > 1]
-        raise ValueError(f"classes declares {_some(twice.tolist())} more than once: declare each class once.")
+        raise ValueError(f"classes declares {first_names(twice.tolist(), 5)} more than once: declare each class once.")
     return labels
 
 
@@ -226,7 +226,7 @@ def classes_of(values: np.ndarray, classes: Any) -> tuple[np.ndarray, np.ndarray
     unknown = [label for label in labels.tolist() if label not in index]
     if unknown:
         raise ValueError(
-            f"y holds {_some(unknown)}, not among the declared classes {_some(declared.tolist())}: "
+            f"y holds {first_names(unknown, 5)}, not among the declared classes {first_names(declared.tolist(), 5)}: "
             "declare every class, or correct the labels."
         )
     return declared, np.array([index[label] for label in labels.tolist()], dtype=np.intp)[codes]
@@ -375,13 +375,13 @@ def _column_classes(K: int, names: list[Any] | None, classes: Any) -> np.ndarray
     declared = _declared(classes)
     if len(declared) != K:
         raise ValueError(
-            f"y has {K} columns, but classes declares {len(declared)}: {_some(declared.tolist())}; "
+            f"y has {K} columns, but classes declares {len(declared)}: {first_names(declared.tolist(), 5)}; "
             "declare one class for each column, in the order of the columns."
         )
     if names is not None and names != declared.tolist() and set(names) == set(declared.tolist()):
         raise ValueError(
-            f"The columns of y are named {_some(names)}, but classes declares them in the order "
-            f"{_some(declared.tolist())}: declare them in the order of the columns, or leave classes out."
+            f"The columns of y are named {first_names(names, 5)}, but classes declares them in the order "
+            f"{first_names(declared.tolist(), 5)}: declare them in the order of the columns, or leave classes out."
         )
     return declared
 
@@ -439,7 +439,7 @@ def class_factors(class_weight: Any, classes: np.ndarray, mass: np.ndarray) -> n
     unknown = [label for label in class_weight if label not in index]
     if unknown:
         raise ValueError(
-            f"class_weight names {_some(unknown)}, not among the classes {_some(classes.tolist())}: "
+            f"class_weight names {first_names(unknown, 5)}, not among the classes {first_names(classes.tolist(), 5)}: "
             "use the classes as keys."
         )
     for label, weight in class_weight.items():
@@ -454,10 +454,3 @@ def class_factors(class_weight: Any, classes: np.ndarray, mass: np.ndarray) -> n
 def _index(classes: np.ndarray) -> dict[Any, int]:
     """Position of each class."""
     return {label: k for k, label in enumerate(classes.tolist())}
-
-
-def _some(labels: Iterable[Any], most: int = 5) -> str:
-    """The first labels, for an error message."""
-    labels = list(labels)
-    shown = ", ".join(repr(label) for label in labels[:most])
-    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in all)"

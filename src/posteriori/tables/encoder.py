@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.parameters import require_count, require_flag
+from posteriori.rows.matrices import first_names
 from posteriori.tables.plans import describe_encoding, plan_encoding
 from posteriori.tables.sources import Source, open_source
 
@@ -37,7 +38,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         Whether columns that number or name single rows are dropped: text with more than 50 distinct values that are
         more than half as many as the rows, and integers that are 0..N-1 or 1..N, each once, for N > 50.
     carry : sequence of str, default ()
-        Columns that are no features and pass untouched, such as weights.
+        Columns that are not features and pass untouched, such as weights.
 
     Attributes
     ----------
@@ -91,7 +92,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         X : pandas, polars or Arrow table, array, list of rows, pyarrow Dataset or RecordBatchReader, Dask DataFrame
             Datasets and readers are read once, one batch at a time.
         y : str, or anything else
-            The name of the target's column, which is no feature; whatever else it is, it is ignored.
+            The name of the target's column, which is not a feature; whatever else it is, it is ignored.
 
         Returns
         -------
@@ -237,7 +238,7 @@ def _names_to_carry(carry: Any) -> tuple[str, ...]:
 
 
 def _kept_apart(source: Source, target: str | None, carry: tuple[str, ...], X: Any) -> tuple[str, ...]:
-    """Columns that are no features; each must be a column of X."""
+    """Columns that are not features; each must be a column of X."""
     asked = [("y", target)] * (target is not None) + [("carry", name) for name in carry]
     for argument, name in asked:
         if source.positional:
@@ -246,9 +247,8 @@ def _kept_apart(source: Source, target: str | None, carry: tuple[str, ...], X: A
                 "table (pandas, polars or Arrow)."
             )
         if name not in source.names:
-            shown = ", ".join(repr(given) for given in source.names[:10])
             raise ValueError(
-                f"{argument} names the column {name!r}, which X has not; its columns are {shown}"
-                f"{', ...' if len(source.names) > 10 else ''}: pass one of these."
+                f"{argument} names the column {name!r}, and the columns of X are "
+                f"{first_names(source.names)}: pass one of these."
             )
     return tuple(dict.fromkeys(name for _, name in asked if name is not None))

@@ -108,7 +108,7 @@ class Encoding:
         One per feature of the training table, in its order.
     n_rows : int
     apart : tuple of str
-        Columns that are no features and pass untouched: the target and those to carry.
+        Columns that are not features and pass untouched: the target and those to carry.
     """
 
     columns: tuple[ColumnEncoding, ...]
