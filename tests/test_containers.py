@@ -86,7 +86,7 @@ MODELS = {
     "gaussian, tied": lambda: po.GaussianClassifier("tied", estimate="map"),
     "gp": lambda: po.GPClassifier(n_inducing=16, max_iter=3, calibrate=False),
 }
-SLOW = {"bayes, sample", "bayes, probit", "bayes, plugin", "bayes, diagonal", "bayes, importance", "gp"}
+SLOW = {"gaussian", "bayes, sample", "bayes, probit", "bayes, plugin", "bayes, diagonal", "bayes, importance", "gp"}
 IN_MEMORY = {"gp"}
 """Models that refuse rows which are not in memory."""
 NOT_IN_MEMORY = {"dask", "data set", "dask frame"}

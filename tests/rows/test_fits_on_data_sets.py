@@ -163,6 +163,13 @@ def test_a_filtered_data_set(tmp_path):
     filtered = projected(ds.dataset(tmp_path), [*NAMES, "kind"]).filter(ds.field("x0") > 0)
     held = po.SoftmaxRegression(tol=1e-14).fit(filtered.to_table(), "kind")
     assert_same(po.SoftmaxRegression(tol=1e-14).fit(filtered, "kind"), held)
+
+
+@pytest.mark.slow
+def test_stochastic_gradients_of_a_filtered_data_set(tmp_path):
+    write_parquet(tmp_path)
+    filtered = projected(ds.dataset(tmp_path), [*NAMES, "kind"]).filter(ds.field("x0") > 0)
+    held = po.SoftmaxRegression(tol=1e-14).fit(filtered.to_table(), "kind")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = po.SoftmaxRegression(solver="sgd").fit(filtered, "kind")

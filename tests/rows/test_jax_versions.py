@@ -49,7 +49,6 @@ class Case:
 
 
 weights = thinned(("weighted",), [(True,)], [True, False])
-intercepts = thinned(("intercept",), [(True,)], [True, False])
 weights_and_intercepts = thinned(("weighted", "intercept"), [(False, False)], [True, False], [True, False])
 
 PARAMS = {
@@ -126,8 +125,17 @@ def test_every_version_in_jax_is_found_and_tried():
     assert all(isinstance(jax_version(kernel), JaxKernel) for kernel in declared())
 
 
-@pytest.mark.parametrize("kernel", PARAMS, ids=lambda kernel: kernel.__name__)
-@weights_and_intercepts
+HEAVY = (pairs.averaged_moments, pairs.log_det_slope, softmax.kronecker_factors)
+"""Kernels that take long to compile."""
+
+
+@thinned(
+    ("kernel", "weighted", "intercept"),
+    [(kernel, False, False) for kernel in PARAMS if kernel not in HEAVY],
+    PARAMS,
+    [True, False],
+    [True, False],
+)
 def test_labels(kernel, weighted, intercept):
     check(kernel, Case((60, 5, 3), weighted, False, intercept))
 
@@ -213,6 +221,7 @@ def test_pairs_are_the_same_however_many_classes_are_multiplied_together(togethe
     check(pairs.pair_grams, case)
 
 
+@pytest.mark.slow
 def test_packed_forms_are_taken_too():
     case = Case((100, 4, 3))
     params = case.theta, packed_forms(case.forms)
@@ -275,8 +284,12 @@ ROW_PARAMS = {
 }
 
 
-@pytest.mark.parametrize("kernel", ROW_PARAMS, ids=lambda kernel: kernel.__name__)
-@intercepts
+@thinned(
+    ("kernel", "intercept"),
+    [(kernel, True) for kernel in ROW_PARAMS if kernel is not predictive.quasi],
+    ROW_PARAMS,
+    [True, False],
+)
 def test_rows(kernel, intercept):
     case = Case((60, 5, 3), intercept=intercept)
     params = ROW_PARAMS[kernel](case)

@@ -52,7 +52,7 @@ def assert_equal_shares(slices, n_rows):
 
 
 @given(st.integers(0, 10_000_000), st.integers(1, 5_000), st.integers(2, 1_000))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_slices_cover_every_row_once_in_blocks_that_fit_the_cache(n_rows, n_features, n_classes):
     slices = memory._slices(np.broadcast_to(np.zeros(1), (n_rows, n_features)), n_classes, False)
     assert_equal_shares(slices, n_rows)
@@ -61,7 +61,7 @@ def test_slices_cover_every_row_once_in_blocks_that_fit_the_cache(n_rows, n_feat
 
 
 @given(st.integers(0, 50), st.integers(1, 50), st.integers(2, 10_000_000))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_slices_cover_every_sparse_row_once(n_rows, n_features, n_classes):
     assert_equal_shares(memory._slices(sp.csr_array(np.ones((n_rows, n_features))), n_classes, True), n_rows)
 
