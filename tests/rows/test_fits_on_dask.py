@@ -84,9 +84,7 @@ MODELS = {
 QUICK = ["map", "balanced", "bayes", "tied"]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MODELS]
-)
+@thinned(("name", "n_partitions"), [(name, 3) for name in QUICK], MODELS, [1, 2, 3])
 def test_a_data_frame_gives_the_answers_of_its_rows_in_memory(name, n_partitions, table):
     dask_table = dd.from_pandas(table, npartitions=n_partitions)
     expected = clone(MODELS[name]).fit(table, "kind", sample_weight="weight")
