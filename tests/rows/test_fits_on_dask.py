@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
+from tests.rows.combinations import thinned
 
 import posteriori as po
 
