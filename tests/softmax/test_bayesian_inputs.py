@@ -155,7 +155,7 @@ BAD_ARGUMENTS = {
     "NaN tol": ({"tol": np.nan}, "tol=nan must be"),
     "max_iter": ({"max_iter": 2.5}, "max_iter=2.5 must be a whole number"),
     "solver": ({"solver": "simplex"}, "solver='simplex' is unknown.*'newton'"),
-    "solver's type": ({"solver": 3}, "solver=3 is no solver"),
+    "solver's type": ({"solver": 3}, "solver=3 is not a solver"),
     "device": ({"device": "abacus"}, "device='abacus' is not available"),
     "no thread": ({"n_jobs": 0}, "n_jobs is 0"),
     "threads' type": ({"n_jobs": "2"}, "n_jobs"),

@@ -175,7 +175,7 @@ def test_jeffreys_refuses_what_it_cannot_do():
     for approximation in ("variational", "importance"):
         with pytest.raises(ValueError, match=f"approximation='{approximation}' needs a proper prior"):
             BayesianSoftmaxRegression("jeffreys", approximation=approximation).fit(X, Y)
-    with pytest.raises(ValueError, match="prior='jeffreys' needs a full posterior"):
+    with pytest.raises(ValueError, match="An improper prior needs a full posterior"):
         BayesianSoftmaxRegression("jeffreys", posterior="diagonal").fit(X, Y)
 
 

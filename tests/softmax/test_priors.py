@@ -6,10 +6,12 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from posteriori.rows.memory import MemoryBlocks
+from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.coordinates import Coordinates
+from posteriori.softmax.evidence import SearchedPrior
 from posteriori.softmax.moments import ObservedMoments
 from posteriori.softmax.precision import DiagonalPrecision, KroneckerPrecision, MatrixPrecision
-from posteriori.softmax.priors import WEAK, GaussianPrior, PriorInCoordinates
+from posteriori.softmax.priors import WEAK, GaussianPrior, PriorInCoordinates, RidgePenalty
 
 K, D = 3, 2
 RNG = np.random.default_rng(0)
@@ -240,3 +242,53 @@ def test_parameters_by_name():
     assert prior.precision == 5.0
     with pytest.raises(ValueError, match=r"'alpha'.*'mean', 'precision'"):
         prior.set_params(alpha=1.0)
+
+
+# Point estimates
+
+
+def test_the_penalty_of_a_point_estimate_in_any_units():
+    alpha = np.random.default_rng(3).uniform(size=(K, D))
+    penalty = RidgePenalty(alpha, 0.5)
+    np.testing.assert_array_equal(penalty.precisions(K, D, True), np.c_[alpha, np.full(K, 0.5)])
+    np.testing.assert_array_equal(penalty.precisions(K, D, False), alpha)
+    scale = np.arange(1.0, D + 1)
+    weights = np.random.default_rng(4).normal(size=(K, D))
+    inner = Coordinates(scale=scale).inward(weights)
+    np.testing.assert_allclose(penalty.precisions(K, D, False, scale) * inner**2, alpha * weights**2, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "has_intercept", "allowed"),
+    [(RidgePenalty(1.0), True, True), (RidgePenalty(1.0), False, False), (RidgePenalty(1.0, True), True, False)],
+)
+def test_columns_may_be_moved_where_no_prior_holds_the_intercepts(penalty, has_intercept, allowed):
+    assert penalty.coordinate_rule(has_intercept).shift_allowed == allowed
+
+
+# A prior of one's own
+
+
+class BlockPrior(SearchedPrior):
+    """One precision for each of two blocks of columns: all that a new prior of this kind needs."""
+
+    note = " (one per block, by evidence)"
+
+    def __init__(self, first):
+        self.first = first
+
+    def groups(self, D):
+        return (np.arange(D) >= self.first).astype(int)
+
+
+@pytest.mark.parametrize("posterior", ["full", "diagonal"])
+def test_a_prior_with_one_precision_per_block_of_columns_is_a_class_and_nothing_else(posterior):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 5))
+    y = (2.0 * X[:, :2] @ rng.normal(size=(2, 3)) + rng.gumbel(size=(400, 3))).argmax(axis=1)
+    model = BayesianSoftmaxRegression(BlockPrior(2), posterior=posterior, approximation="laplace").fit(X, y)
+    precision = model.prior_.precision / X.var(axis=0)
+    np.testing.assert_allclose(precision[:, :2], precision[0, 0], rtol=1e-6)
+    np.testing.assert_allclose(precision[:, 2:], precision[0, 2], rtol=1e-6)
+    assert precision[0, 2] > 10 * precision[0, 0]  # columns without effect are held back
+    assert "one per block, by evidence" in str(model)

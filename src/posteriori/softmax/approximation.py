@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from posteriori.rows.blocks import Blocks, random_rows
+from posteriori.softmax.bayesian_settings import BayesianSettings
 from posteriori.softmax.importance import importance
 from posteriori.softmax.laplace import Laplace
 from posteriori.softmax.leave_one_out import left_out
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.posterior import Posterior
-from posteriori.softmax.settings import BayesianSettings
 from posteriori.softmax.variational import Variational, variational
 
 __all__ = ["Approximated", "approximate"]

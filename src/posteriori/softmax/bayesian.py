@@ -20,13 +20,13 @@ from posteriori.rows.products import as_dense
 from posteriori.rows.schema import remember_features
 from posteriori.rows.target import Target
 from posteriori.softmax import predictive, summary_tables
+from posteriori.softmax.bayesian_settings import PREDICTIVES, bayesian_settings
 from posteriori.softmax.fit import BayesianFit, bayesian_fit
 from posteriori.softmax.fitted import FittedSoftmax
 from posteriori.softmax.label_noise import fit_with_label_noise, require_single_labels
 from posteriori.softmax.likelihood import LinearLikelihood, linear_likelihood
 from posteriori.softmax.priors import GaussianPrior
 from posteriori.softmax.progress import progress
-from posteriori.softmax.settings import PREDICTIVES, bayesian_settings
 from posteriori.softmax.warnings import warn_about
 from posteriori.solvers.solution import Status
 from posteriori.solvers.solver import Solver

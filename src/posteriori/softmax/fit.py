@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from posteriori.softmax.approximation import Approximated, approximate
+from posteriori.softmax.bayesian_settings import BayesianSettings
 from posteriori.softmax.laplace import Laplace, laplace
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode
 from posteriori.softmax.posterior import Posterior
 from posteriori.softmax.priors import PriorInCoordinates
-from posteriori.softmax.settings import BayesianSettings
 from posteriori.softmax.structured import structure_for, structured_posterior
 from posteriori.solvers.solution import BayesianSolution, Solution, Status
 

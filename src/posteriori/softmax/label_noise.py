@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from posteriori.rows.target import Target
+from posteriori.softmax.bayesian_settings import BayesianSettings
 from posteriori.softmax.fit import BayesianFit, bayesian_fit
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.predictive import plugin
-from posteriori.softmax.settings import BayesianSettings
 from posteriori.solvers.solution import Status
 
 __all__ = ["clean_label_shares", "fit_with_label_noise", "require_single_labels"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable
-from copy import copy
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -95,10 +94,14 @@ class FullPosterior:
             ) from None
 
     def about(self, mean: np.ndarray) -> FullPosterior:
-        """The same covariance about another mean."""
-        other = copy(self)
-        other.mean = mean
+        """The same covariance about another mean, with what has been computed of it."""
+        other = object.__new__(FullPosterior)
+        vars(other).update(vars(self), mean=mean)
         return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State without what can be computed again: a pickle does not grow with the predictions made before."""
+        return {"mean": self.mean, "basis": self.basis, "common": self.common, "factor": self.factor}
 
     @property
     def log_det(self) -> float:

@@ -1,14 +1,10 @@
-"""Constructor arguments of softmax estimators, checked when a fit begins."""
+"""Constructor arguments that softmax estimators share, checked when a fit begins."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from posteriori.parameters import (
-    is_number,
     require_choice,
     require_count,
     require_device,
@@ -16,12 +12,8 @@ from posteriori.parameters import (
     require_jobs,
     require_not_negative,
     require_verbosity,
-    seed_from,
 )
-from posteriori.softmax.evidence import ArdPrior, EvidencePrior
-from posteriori.softmax.jeffreys import JeffreysPrior
 from posteriori.softmax.mode import SolveSettings
-from posteriori.softmax.priors import GaussianPrior, Prior
 from posteriori.solvers.automatic import Automatic
 from posteriori.solvers.gradient_descent import GradientDescent
 from posteriori.solvers.lbfgs import LBFGS
@@ -29,12 +21,8 @@ from posteriori.solvers.newton import Newton
 from posteriori.solvers.solver import Solver
 from posteriori.solvers.stochastic import StochasticGradient
 
-__all__ = ["PREDICTIVES", "BayesianSettings", "bayesian_settings", "prior_from", "solve_settings"]
+__all__ = ["solve_settings"]
 
-_APPROXIMATIONS = ("auto", "laplace", "variational", "importance")
-_POSTERIORS = ("auto", "full", "kronecker", "diagonal")
-PREDICTIVES = ("quasi", "sample", "probit", "plugin")
-_PRIORS: dict[str, type[Prior]] = {"evidence": EvidencePrior, "ard": ArdPrior, "jeffreys": JeffreysPrior}
 _SOLVERS: dict[str, type[Solver]] = {
     "auto": Automatic,
     "newton": Newton,
@@ -60,62 +48,3 @@ def solve_settings(estimator: Any) -> SolveSettings:
     require_count("max_iter", estimator.max_iter)
     require_device(estimator.device)
     return SolveSettings(solver, estimator.tol, estimator.max_iter, estimator.random_state)
-
-
-@dataclass(frozen=True)
-class BayesianSettings:
-    """What the user of a Bayesian estimator asked for, checked."""
-
-    prior: Prior
-    approximation: str
-    posterior: str
-    fit_intercept: bool
-    n_draws: int
-    seed: int
-    solve: SolveSettings
-
-
-def bayesian_settings(estimator: Any) -> BayesianSettings:
-    """The settings of a Bayesian estimator, from its constructor's arguments."""
-    solve = solve_settings(estimator)
-    require_choice("approximation", estimator.approximation, _APPROXIMATIONS)
-    require_choice("posterior", estimator.posterior, _POSTERIORS)
-    require_choice("predictive", estimator.predictive, PREDICTIVES)
-    require_count("n_nodes", estimator.n_nodes, 2)
-    require_count("n_draws", estimator.n_draws, 2)
-    noise = estimator.label_noise
-    if not (noise is None or noise == "estimate" or (is_number(noise) and 0 <= float(noise) < 1)):
-        raise ValueError(f"label_noise={noise!r} must be None, 'estimate' or a rate from 0 to below 1.")
-    prior = prior_from(estimator.prior)
-    if estimator.approximation in ("variational", "importance") and estimator.posterior in ("kronecker", "diagonal"):
-        raise ValueError(
-            f"approximation={estimator.approximation!r} needs a full posterior, and posterior={estimator.posterior!r} "
-            "was asked for: use approximation='laplace', or posterior='full'."
-        )
-    seed = seed_from(estimator.random_state)
-    return BayesianSettings(
-        prior=prior,
-        approximation=estimator.approximation,
-        posterior=estimator.posterior,
-        fit_intercept=bool(estimator.fit_intercept),
-        n_draws=int(estimator.n_draws),
-        seed=seed,
-        solve=SolveSettings(solve.solver, solve.tol, solve.max_iter, seed),
-    )
-
-
-def prior_from(given: Any) -> Prior:
-    """The prior that a name, a number or an object stands for."""
-    if isinstance(given, str):
-        require_choice("prior", given, _PRIORS, others=", a number or a GaussianPrior")
-        return _PRIORS[given]()
-    if is_number(given):
-        if not 0 < float(given) < np.inf:
-            raise ValueError(
-                f"prior={given!r} must be a positive precision. For maximum likelihood use "
-                "SoftmaxRegression(alpha=0), for a flat prior that stays finite prior='jeffreys'."
-            )
-        return GaussianPrior(precision=float(given))
-    if isinstance(given, type) or not isinstance(given, Prior):
-        raise ValueError(f"prior={given!r} must be one of {[*_PRIORS]}, a number or a GaussianPrior.")
-    return given

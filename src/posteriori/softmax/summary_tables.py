@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from posteriori.softmax.bayesian_settings import prior_from
 from posteriori.softmax.predictive import drawn_moments
-from posteriori.softmax.settings import prior_from
 from posteriori.threads import one_blas_thread
 
 if TYPE_CHECKING:

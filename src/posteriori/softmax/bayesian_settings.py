@@ -1,0 +1,81 @@
+"""Constructor arguments of Bayesian softmax regression, checked when a fit begins; names become objects here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from posteriori.parameters import is_number, require_choice, require_count, seed_from
+from posteriori.softmax.evidence import ArdPrior, EvidencePrior
+from posteriori.softmax.jeffreys import JeffreysPrior
+from posteriori.softmax.mode import SolveSettings
+from posteriori.softmax.priors import GaussianPrior, Prior
+from posteriori.softmax.settings import solve_settings
+
+__all__ = ["PREDICTIVES", "BayesianSettings", "bayesian_settings", "prior_from"]
+
+_APPROXIMATIONS = ("auto", "laplace", "variational", "importance")
+_POSTERIORS = ("auto", "full", "kronecker", "diagonal")
+PREDICTIVES = ("quasi", "sample", "probit", "plugin")
+_PRIORS: dict[str, type[Prior]] = {"evidence": EvidencePrior, "ard": ArdPrior, "jeffreys": JeffreysPrior}
+
+
+@dataclass(frozen=True)
+class BayesianSettings:
+    """What the user of a Bayesian estimator asked for, checked."""
+
+    prior: Prior
+    approximation: str
+    posterior: str
+    fit_intercept: bool
+    n_draws: int
+    seed: int
+    solve: SolveSettings
+
+
+def bayesian_settings(estimator: Any) -> BayesianSettings:
+    """The settings of a Bayesian estimator, from its constructor's arguments."""
+    solve = solve_settings(estimator)
+    require_choice("approximation", estimator.approximation, _APPROXIMATIONS)
+    require_choice("posterior", estimator.posterior, _POSTERIORS)
+    require_choice("predictive", estimator.predictive, PREDICTIVES)
+    require_count("n_nodes", estimator.n_nodes, 2)
+    require_count("n_draws", estimator.n_draws, 2)
+    noise = estimator.label_noise
+    if not (noise is None or noise == "estimate" or (is_number(noise) and 0 <= float(noise) < 1)):
+        raise ValueError(f"label_noise={noise!r} must be None, 'estimate' or a rate from 0 to below 1.")
+    prior = prior_from(estimator.prior)
+    if estimator.approximation in ("variational", "importance") and estimator.posterior in ("kronecker", "diagonal"):
+        raise ValueError(
+            f"approximation={estimator.approximation!r} needs a full posterior, and posterior={estimator.posterior!r} "
+            "was asked for: use approximation='laplace', or posterior='full'."
+        )
+    seed = seed_from(estimator.random_state)
+    return BayesianSettings(
+        prior=prior,
+        approximation=estimator.approximation,
+        posterior=estimator.posterior,
+        fit_intercept=bool(estimator.fit_intercept),
+        n_draws=int(estimator.n_draws),
+        seed=seed,
+        solve=replace(solve, random_state=seed),
+    )
+
+
+def prior_from(given: Any) -> Prior:
+    """The prior that a name, a number or an object stands for."""
+    if isinstance(given, str):
+        require_choice("prior", given, _PRIORS, others=", a number or a GaussianPrior")
+        return _PRIORS[given]()
+    if is_number(given):
+        if not 0 < float(given) < np.inf:
+            raise ValueError(
+                f"prior={given!r} must be a positive precision. For maximum likelihood use "
+                "SoftmaxRegression(alpha=0), for a flat prior that stays finite prior='jeffreys'."
+            )
+        return GaussianPrior(precision=float(given))
+    if isinstance(given, type) or not isinstance(given, Prior):
+        raise ValueError(f"prior={given!r} must be one of {[*_PRIORS]}, a number or a GaussianPrior.")
+    return given
