@@ -214,7 +214,8 @@ def test_pairs_of_many_classes(weighted, intercept):
     check(pairs.pair_grams, Case((50, 2, 20), weighted, intercept=intercept))
 
 
-@thinned(("together",), [(2,)], [1, 2, 3, 7])
+@pytest.mark.slow
+@pytest.mark.parametrize("together", [1, 2, 3, 7])
 def test_pairs_are_the_same_however_many_classes_are_multiplied_together(together, monkeypatch):
     case = Case((60 + together, 3, 7), True, intercept=True)  # a shape of its own, so that it is compiled anew
     monkeypatch.setattr(jax_kernels, "_COLUMNS", 3 * together)
@@ -263,7 +264,7 @@ def test_rows_are_cut_into_equal_parts(n):
     assert device.rounded(n) <= n <= device.padded(n) <= n + 1024
 
 
-@pytest.mark.parametrize("n", [10, 9999])
+@thinned(("n",), [(9999,)], [10, 9999])
 def test_a_sample_has_one_row_of_each_share(n):
     with jax.enable_x64(True):
         X = np.arange(10_000.0)[:, None]

@@ -123,7 +123,7 @@ def test_codes_agree_with_numpy(y):
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3), min_size=2))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_strings_agree_with_numpy(y):
     classes, codes = np.unique(np.array(y), return_inverse=True)
     if len(classes) == 1:
