@@ -88,7 +88,7 @@ class Features(Protocol):
 
 
 class Example(NamedTuple):
-    """The same rows in a container of one kind, as a user would pass them to `fit`."""
+    """Rows in a container of one kind, as a user would pass them to `fit`."""
 
     kind: str
     X: Any
