@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.datasets import load_iris, load_wine
+from tests.slow import quick_first
 
 from posteriori import SoftmaxRegression
 
@@ -41,7 +42,7 @@ def test_passes_over_raw_data_approach_the_optimum():
     assert excess[0] < len(WINE) * np.log(3) / best - 1  # even one pass beats knowing nothing
 
 
-@pytest.mark.parametrize("size", [1, 20, 100])
+@pytest.mark.parametrize("size", quick_first([100, 1, 20]))
 def test_passes_in_chunks_approach_the_same_optimum(size):
     best = SoftmaxRegression().fit(WINE, CULTIVAR)
     model = SoftmaxRegression()
@@ -59,8 +60,8 @@ def overlapping(N, scale=1.0):
     return Z * scale, (Z @ rng.normal(size=(3, 3)) + rng.gumbel(size=(N, 3))).argmax(axis=1)
 
 
-@pytest.mark.parametrize("scale", [[1.0, 100.0, 1e6], [1.0, 0.1, 0.01], [1e-6, 1.0, 1e6]], ids=str)
-@pytest.mark.parametrize("alpha", [0.0, 1e-9, 1.0])
+@pytest.mark.parametrize("scale", quick_first([[1e-6, 1.0, 1e6], [1.0, 0.1, 0.01], [1.0, 100.0, 1e6]]), ids=str)
+@pytest.mark.parametrize("alpha", quick_first([1e-9, 0.0, 1.0]))
 def test_features_need_no_scaling(scale, alpha):
     """The prior may hold a small feature's weight back, but it must not throw it away."""
     X, y = overlapping(2000, scale)
