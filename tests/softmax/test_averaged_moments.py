@@ -13,7 +13,7 @@ from posteriori.maths.quadratic import unpacked
 from posteriori.softmax.kernels import expected_moments
 from posteriori.softmax.pairs import averaged_moments, pair_forms, pair_grams
 
-layouts = pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray, sp.csr_array])
+layouts = pytest.mark.parametrize("layout", quick_first([np.asfortranarray, sp.csr_array, np.ascontiguousarray], 2))
 intercepts = pytest.mark.parametrize("intercept", [False, True], ids=["flat", "intercept"])
 N, D = 9, 2
 

@@ -29,6 +29,7 @@ def chunks(n_rows, size):
 # Repeated passes
 
 
+@pytest.mark.slow
 def test_passes_over_raw_data_approach_the_optimum():
     best = SoftmaxRegression().fit(WINE, CULTIVAR).solution_.objective
     model = SoftmaxRegression()
@@ -224,6 +225,7 @@ def test_rows_without_weight_change_nothing():
     np.testing.assert_allclose(weighted.coef_, without.coef_, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_wide_sparse_matrix_is_made_dense_a_few_rows_at_a_time():
     X = sp.random_array((300, 100_000), density=1e-4, rng=np.random.default_rng(1), format="csr")
     y = np.arange(300) % 2
