@@ -68,7 +68,7 @@ def objective(theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> float:
     """Return J of (K, D + 1) parameters; classes' weights are centred first, which changes no probability."""
     from posteriori.rows.memory import MemoryBlocks
     from posteriori.softmax.moments import ObservedMoments
-from posteriori.softmax.objective import SoftmaxObjective
+    from posteriori.softmax.objective import SoftmaxObjective
 
     W = theta - theta.mean(axis=0)
     K, D = W.shape[0], X.shape[1]
