@@ -15,6 +15,7 @@ DECISIONS = ("deciding", "conformal")
 GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
 COMMANDS = ("commands",)
+VERSIONS = ("before-after",)
 
 WHAT = """\
 of SoftmaxRegression:
@@ -52,7 +53,9 @@ of rows elsewhere than in memory:
   engines              these four
 of the command line:
   commands             fit and predict on a large CSV, against reading it and fitting in memory
-all: everything"""
+of two versions of posteriori:
+  before-after         seconds of fits and predictions of the sources in --before, against those of src/
+all: everything but before-after"""
 
 
 def main() -> None:
@@ -80,6 +83,7 @@ def main() -> None:
             *ENGINES,
             "engines",
             *COMMANDS,
+            *VERSIONS,
             "all",
         ),
     )
@@ -100,6 +104,7 @@ def main() -> None:
         help="an interpreter in which gp-digits looks for GPflow and GPyTorch, against-spark for pyspark, after this "
         "one; as often as needed",
     )
+    parser.add_argument("--before", type=Path, help="folder of sources (src) of another version, for before-after")
     parser.add_argument("--without-peers", action="store_true", help="gp-folds: ours alone; the peer's search is long")
     parser.add_argument("--quick", action="store_true", help="only small problems, to try the benchmarks themselves")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder for the results")
@@ -202,6 +207,12 @@ def main() -> None:
         from benchmarks import commands  # which needs pyarrow, as no other does
 
         commands.run(out, quick=quick)
+    if "before-after" in what:
+        from benchmarks import before_after
+
+        if options.before is None:
+            parser.error("before-after needs --before: the folder src of another version, from `git worktree add`.")
+        before_after.run(options.before, out, quick=quick)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,20 @@ def impossible(estimator):
     return failed
 
 
-@pytest.mark.filterwarnings("ignore::posteriori.ApproximationWarning")
-@pytest.mark.filterwarnings("ignore::posteriori.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::posteriori.ApproximationWarning"),
+    pytest.mark.filterwarnings("ignore::posteriori.ConvergenceWarning"),
+]
+
+
+@parametrize_with_checks([BayesianSoftmaxRegression()])
+def test_sklearn_compatible(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @parametrize_with_checks(
     [
-        BayesianSoftmaxRegression(),
         BayesianSoftmaxRegression(prior=1.0, approximation="laplace"),
         BayesianSoftmaxRegression(prior="jeffreys"),
         BayesianSoftmaxRegression(prior=GaussianPrior(autoscale=True), predictive="sample", n_draws=50),
@@ -33,5 +42,5 @@ def impossible(estimator):
     ],
     expected_failed_checks=impossible,
 )
-def test_sklearn_compatible(estimator, check):
+def test_sklearn_compatible_with_other_settings(estimator, check):
     check(estimator)

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 import statsmodels.api as sm
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from tests.slow import quick_first
 
 from posteriori import BayesianSoftmaxRegression, ConvergenceWarning, GaussianPrior, SoftmaxRegression, Status
 
@@ -200,7 +201,7 @@ PRIORS = {
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
-@pytest.mark.parametrize("solver", ["auto", "newton", "lbfgs"])
+@pytest.mark.parametrize("solver", quick_first(["auto", "newton", "lbfgs"]))
 @pytest.mark.parametrize(("prior", "R", "mean"), PRIORS.values(), ids=PRIORS.keys())
 def test_priors_of_every_form_with_every_solver(prior, R, mean, solver, convert):
     theta, H, evidence = optimum(X, Y, R, mean)

@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from tests.slow import quick_first
 
 from posteriori import LBFGS, BayesianSoftmaxRegression, GaussianPrior, Newton, Status
 
@@ -280,7 +281,7 @@ def public(model):
 
 @pytest.mark.filterwarnings("ignore::posteriori.ApproximationWarning")
 @pytest.mark.parametrize("predictive", ["quasi", "sample", "probit", "plugin"])
-@pytest.mark.parametrize("approximation", ["laplace", "variational", "importance"])
+@pytest.mark.parametrize("approximation", quick_first(["laplace", "variational", "importance"]))
 def test_prediction_changes_no_attribute(predictive, approximation):
     model = BayesianSoftmaxRegression(1.0, predictive=predictive, approximation=approximation).fit(X, Y)
     values, objects = public(model)

@@ -255,10 +255,10 @@ print(took, *sorted(heavy))
 
 @pytest.mark.parametrize("use", [False, True], ids=["import", "first use"])
 def test_import_is_quick_and_light(use):
-    runs = []
-    for _ in range(3):  # the quickest of three: the first may compile, and others may use the machine
+    for _ in range(3):  # the first may compile, and others may use the machine
         code = [sys.executable, "-c", IMPORT.format(use=use)]
         took, *heavy = subprocess.run(code, capture_output=True, text=True, check=True).stdout.split()
-        runs.append(float(took))
         assert heavy == []
-    assert min(runs) < 0.5
+        if float(took) < 0.5:
+            return
+    pytest.fail(f"Three imports took more than half a second each, the last {took} s.")

@@ -12,10 +12,15 @@ def impossible(estimator):
     return {} if estimator.fit_intercept else {"check_class_weight_classifiers": reason}
 
 
+@parametrize_with_checks([SoftmaxRegression()])
+def test_sklearn_compatible(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::posteriori.SeparationWarning")
 @parametrize_with_checks(
     [
-        SoftmaxRegression(),
         SoftmaxRegression(alpha=0.0),
         SoftmaxRegression(solver="lbfgs"),
         SoftmaxRegression(solver="newton"),
@@ -24,5 +29,5 @@ def impossible(estimator):
     ],
     expected_failed_checks=impossible,
 )
-def test_sklearn_compatible(estimator, check):
+def test_sklearn_compatible_with_other_settings(estimator, check):
     check(estimator)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import logsumexp, softmax
+from tests.slow import quick_first
 
 from posteriori.maths.integrals import normal_nodes
 from posteriori.rows import memory
@@ -34,7 +35,7 @@ PRIORS = {
     "matrix": (MatrixPrecision(spd(K * WIDTH, 2), (K, WIDTH)), MEAN),
 }
 priors = pytest.mark.parametrize(("precision", "mean"), PRIORS.values(), ids=PRIORS)
-layouts = pytest.mark.parametrize("layout", [np.asarray, np.asfortranarray, sp.csr_array])
+layouts = pytest.mark.parametrize("layout", quick_first([np.asfortranarray, sp.csr_array, np.asarray], 2))
 
 
 @pytest.fixture(autouse=True)

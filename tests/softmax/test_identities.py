@@ -6,6 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse as sp
+from tests.slow import quick_first
 
 from posteriori import SeparationWarning, SoftmaxRegression, Status
 
@@ -153,6 +154,7 @@ def test_more_features_than_rows():
     np.testing.assert_allclose(0.5 * model.coef_, (np.eye(K)[y] - model.predict_proba(X)).T @ X, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_thousand_classes():
     """With free intercepts the expected class sizes are the observed ones."""
     rng = np.random.default_rng(0)
@@ -210,7 +212,7 @@ def test_fits_are_deterministic(solver):
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
-@pytest.mark.parametrize("solver", ["auto", "newton", "lbfgs"])
+@pytest.mark.parametrize("solver", quick_first(["auto", "newton", "lbfgs"]))
 def test_the_number_of_threads_does_not_change_a_bit(solver, convert):
     X, y = overlapping(N=20_000, D=25, K=10)
     X = convert(X)

@@ -6,6 +6,8 @@ from scipy.special import softmax
 
 jax = pytest.importorskip("jax")
 
+from tests.slow import quick_first  # noqa: E402
+
 from posteriori.rows import gpu_arrays  # noqa: E402
 from posteriori.rows.gpu import GpuBlocks  # noqa: E402
 from posteriori.rows.memory import MemoryBlocks  # noqa: E402
@@ -41,7 +43,7 @@ CASES = {
     "with a mean": (Y, WEIGHTS, DiagonalPrecision(np.full((K, D + 1), 2.0)), MEAN),
     "strong": (Y, None, DiagonalPrecision(np.full((K, D + 1), 1e6)), None),
 }
-cases = pytest.mark.parametrize("case", CASES)
+cases = pytest.mark.parametrize("case", quick_first(CASES))
 
 
 def objectives(case):
@@ -86,6 +88,7 @@ def test_the_end_is_within_the_tolerance_and_says_by_how_much(case, tol):
         assert found.gaps[-1] == pytest.approx(gap, rel=0.2)
 
 
+@pytest.mark.slow
 def test_intercepts_without_a_prior_are_settled():
     on_device, host = objectives("weighted")
     found = on_device.start.descend(1e-6)
@@ -129,6 +132,7 @@ def test_classes_that_the_prior_tells_apart_are_left_to_the_host():
     assert SoftmaxObjective(blocks, ObservedMoments.of(blocks, K), prior).start.descend(1e-8) is None
 
 
+@pytest.mark.slow
 def test_a_column_that_the_sample_never_saw_is_not_forgotten():
     """Without a prior, a coefficient whose curvature nobody knows would stay at zero, and the end be called one."""
     rare = np.zeros(N)
@@ -159,6 +163,7 @@ def sampled_rows():
     return np.asarray(numbers)[:, 0].astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heavy", [1, 3])
 def test_steps_that_lead_nowhere_are_not_taken(heavy):
     """Rows with such tails that a sample knows little: J never rises on the way, wherever it ends."""
@@ -175,6 +180,7 @@ def test_steps_that_lead_nowhere_are_not_taken(heavy):
     assert np.isfinite(found.thetas[-1]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, 60])
 def test_classes_few_and_many(n_classes):
     rng = np.random.default_rng(9)
@@ -189,6 +195,7 @@ def test_classes_few_and_many(n_classes):
     assert 0.5 * gradient @ inverse_hessian(host, found.thetas[-1]) @ gradient <= 1e-8 * found.values[-1]
 
 
+@pytest.mark.slow
 def test_where_it_does_not_arrive_there_is_none():
     y = (X[:, 0] > 0.5).astype(int)  # separated, and no prior
     with jax.enable_x64(True):
@@ -199,6 +206,7 @@ def test_where_it_does_not_arrive_there_is_none():
     assert objective.value_gradient(theta)[0] == pytest.approx(N * np.log(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["ridge, free intercept", "centred intercept", "no intercept"])
 def test_preconditioners_are_inverses(case):
     _, _, prior, mean = CASES[case]
@@ -249,15 +257,13 @@ def test_the_memory_is_that_of_bfgs():
 
 
 def test_only_few_parameters_of_not_too_many_rows_are_solved_for_in_one_call(monkeypatch):
-    rng = np.random.default_rng(0)
-    with jax.enable_x64(True):
-        blocks = GpuBlocks(jax.device_put(rng.normal(size=(4099, 4))), rng.integers(0, 3, 4099), None, 3)
-    observed = ObservedMoments.of(blocks, 3)
-    prior = device.DiagonalPrior(np.ones((3, 5)), None, None)
-    options = blocks, observed.moments, observed.squares, prior, 1e-8, 1000, blocks.row_values(3)
+    problem, _ = objectives("ridge, free intercept")
+    blocks, observed = problem.blocks, problem.observed
+    prior = device.DiagonalPrior(RIDGE, None, None)
+    options = blocks, observed.moments, observed.squares, prior, 1e-8, problem.start.n_rows, blocks.row_values(K)
     assert device.descend(*options).converged
     with monkeypatch.context() as patch:
-        patch.setattr(device, "_MOST_PARAMETERS", 14)
+        patch.setattr(device, "_MOST_PARAMETERS", K * (D + 1) - 1)
         assert device.descend(*options) is None
-    monkeypatch.setattr(device, "_MOST_BYTES", 4 * 8 * 4099 * 3 - 1)  # four copies of the probabilities
+    monkeypatch.setattr(device, "_MOST_BYTES", 4 * 8 * N * K - 1)  # four copies of the probabilities
     assert device.descend(*options) is None

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
+from tests.slow import quick_first
 
 from posteriori.maths.quadratic import unpacked
 from posteriori.softmax import kernels
@@ -22,7 +23,7 @@ from posteriori.softmax.pairs import (
     reference_covariance,
 )
 
-layouts = pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray, sp.csr_array])
+layouts = pytest.mark.parametrize("layout", quick_first([np.asfortranarray, sp.csr_array, np.ascontiguousarray], 2))
 intercepts = pytest.mark.parametrize("intercept", [False, True], ids=["flat", "intercept"])
 weightings = pytest.mark.parametrize("weighted", [False, True])
 classes = pytest.mark.parametrize("K", [2, 3, 5])

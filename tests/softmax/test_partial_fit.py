@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.datasets import load_iris, load_wine
+from tests.slow import quick_first
 
 from posteriori import SoftmaxRegression
 
@@ -28,6 +29,7 @@ def chunks(n_rows, size):
 # Repeated passes
 
 
+@pytest.mark.slow
 def test_passes_over_raw_data_approach_the_optimum():
     best = SoftmaxRegression().fit(WINE, CULTIVAR).solution_.objective
     model = SoftmaxRegression()
@@ -41,7 +43,7 @@ def test_passes_over_raw_data_approach_the_optimum():
     assert excess[0] < len(WINE) * np.log(3) / best - 1  # even one pass beats knowing nothing
 
 
-@pytest.mark.parametrize("size", [1, 20, 100])
+@pytest.mark.parametrize("size", quick_first([100, 1, 20]))
 def test_passes_in_chunks_approach_the_same_optimum(size):
     best = SoftmaxRegression().fit(WINE, CULTIVAR)
     model = SoftmaxRegression()
@@ -59,8 +61,8 @@ def overlapping(N, scale=1.0):
     return Z * scale, (Z @ rng.normal(size=(3, 3)) + rng.gumbel(size=(N, 3))).argmax(axis=1)
 
 
-@pytest.mark.parametrize("scale", [[1.0, 100.0, 1e6], [1.0, 0.1, 0.01], [1e-6, 1.0, 1e6]], ids=str)
-@pytest.mark.parametrize("alpha", [0.0, 1e-9, 1.0])
+@pytest.mark.parametrize("scale", quick_first([[1e-6, 1.0, 1e6], [1.0, 0.1, 0.01], [1.0, 100.0, 1e6]]), ids=str)
+@pytest.mark.parametrize("alpha", quick_first([1e-9, 0.0, 1.0]))
 def test_features_need_no_scaling(scale, alpha):
     """The prior may hold a small feature's weight back, but it must not throw it away."""
     X, y = overlapping(2000, scale)
@@ -223,6 +225,7 @@ def test_rows_without_weight_change_nothing():
     np.testing.assert_allclose(weighted.coef_, without.coef_, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_wide_sparse_matrix_is_made_dense_a_few_rows_at_a_time():
     X = sp.random_array((300, 100_000), density=1e-4, rng=np.random.default_rng(1), format="csr")
     y = np.arange(300) % 2

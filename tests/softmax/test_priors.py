@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from tests.slow import quick_first
 
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
@@ -83,7 +84,7 @@ def with_mean(form, mean, **changes):
 
 @forms
 @means
-@pytest.mark.parametrize("tau", [None, 3.0])
+@pytest.mark.parametrize("tau", quick_first([3.0, None]))
 @pytest.mark.parametrize("coordinates", [DENSE, SPARSE], ids=["dense", "sparse"])
 def test_in_data_units(form, mean, tau, coordinates):
     prior = with_mean(form, mean, intercept_precision=tau)
@@ -95,7 +96,7 @@ def test_in_data_units(form, mean, tau, coordinates):
 
 @forms
 @means
-@pytest.mark.parametrize("tau", [None, 3.0])
+@pytest.mark.parametrize("tau", quick_first([3.0, None]))
 @pytest.mark.parametrize("coordinates", [DENSE, SPARSE], ids=["dense", "sparse"])
 def test_autoscaled(form, mean, tau, coordinates):
     """Stated for centred and scaled columns: so it is the same whether the columns could be centred or not."""

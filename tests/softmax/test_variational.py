@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_expit, softmax
 from sklearn.datasets import load_iris
+from tests.slow import quick_first
 
 from posteriori.maths.integrals import normal_nodes
 from posteriori.rows.memory import MemoryBlocks
@@ -77,7 +78,7 @@ PROBLEMS = {
         *small(3), MatrixPrecision(0.4 * np.eye(9) + 0.1, (3, 3)), np.linspace(-1, 1, 9).reshape(3, 3)
     ),
 }
-problems = pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
+problems = pytest.mark.parametrize("make", quick_first(PROBLEMS.values(), 3), ids=PROBLEMS)
 
 
 @problems
@@ -233,7 +234,7 @@ def test_the_bound_is_that_of_the_posterior_even_where_steps_have_not_settled(ma
     assert bound_and_slope(problem, found.posterior, 128)[0] >= found.bound - 0.01 - 2e-3 * abs(found.bound)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", quick_first(range(12), 3))
 def test_the_bound_is_that_of_the_posterior_after_short_steps_too(seed):
     rng = np.random.default_rng(seed)
     K, D = int(rng.integers(2, 5)), int(rng.integers(1, 5))

@@ -30,7 +30,7 @@ _ALIKE = 0.003
 
 @dataclass(frozen=True)
 class Approximated:
-    """A posterior and how it was come by.
+    """A posterior and the way it was found.
 
     Attributes
     ----------

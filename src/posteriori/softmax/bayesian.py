@@ -272,7 +272,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 
     def with_class_prior(self, class_prior: Any) -> BayesianSoftmaxRegression:
-        """The same model for a population with other class frequencies: probabilities times new / old, normalised.
+        """A copy of the model for a population with other class frequencies: probabilities times new / old, normalised.
 
         Parameters
         ----------

@@ -130,7 +130,7 @@ class Curvature:
 
 
 def _raise_diagonal(blocks: np.ndarray, diagonal: np.ndarray) -> None:
-    """Where the rows used missed most of a feature's curvature, lift diagonals (K, D, D) to those of all rows.
+    """Lift diagonals (K, D, D) to those of all rows where the rows used missed most of a feature's curvature.
 
     Elsewhere they are left alone: a little noise on the diagonal would bury the small eigenvalues.
     """

@@ -197,7 +197,7 @@ def _climb_few(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluation
 
 
 def _broyden_step(point: EvidencePoint, steepness: np.ndarray, bounds: Bounds) -> tuple[np.ndarray, np.ndarray]:
-    """Where the ratios would vanish, and which precisions are free to go there."""
+    """The step to where the ratios would vanish, and which precisions are free to take it."""
     lower, upper = bounds
     free = ~((point.u <= lower) & (point.gradient < 0)) & ~((point.u >= upper) & (point.gradient > -_WORTH))
     step = np.zeros_like(point.u)

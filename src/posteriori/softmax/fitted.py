@@ -60,6 +60,6 @@ class FittedSoftmax:
         return self.posterior.draws(n_draws, np.random.default_rng(self.seed if seed is None else seed))
 
     def for_class_sizes(self, class_sizes: np.ndarray) -> FittedSoftmax:
-        """The same model for a population with these class frequencies, (K,)."""
+        """The model of a population with these class frequencies, (K,)."""
         shift = np.log(class_sizes) - np.log(self.class_sizes)
         return replace(self, offset=self.offset + shift - shift.mean(), class_sizes=class_sizes)

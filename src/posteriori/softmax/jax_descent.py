@@ -54,7 +54,7 @@ _ARMIJO, _ROUNDING = 1e-4, 1e-11
 """As in `inference.line_search`."""
 _SEED = 20260214
 _MOST_PARAMETERS = 4000
-"""Whose Hessian is factored on the card."""
+"""Most parameters whose Hessian is factored on the card."""
 _MOST_BYTES = 8 << 30
 """Most memory for four copies of the probabilities."""
 
@@ -145,7 +145,7 @@ def descent(
     n_sample: int,
     n_all: int,
 ) -> Descent:
-    """From zero to the optimum: that of `n_sample` of the first `n_all` rows first, then of all."""
+    """The descent from zero to the optimum of `n_sample` of the first `n_all` rows, and from there to that of all."""
     found, P = _descent(X, Y, c, moments, squares, prior, tol, n_sample, n_all)
     numbers, values, gaps, thetas, gradients = np.split(
         np.array(found), np.cumsum([4, _PATH, _PATH, _PATH * moments.size])
@@ -420,7 +420,7 @@ def line_search(rows: Rows, now: Point, direction: jax.Array) -> tuple[Point, An
 
 
 def settled(rows: Rows, state: State) -> State:
-    """The same with intercepts, which no prior holds, at their optimum given the weights: a certificate needs that."""
+    """The point with its free intercepts at their optimum given the weights, as a certificate needs them."""
     sizes = rows.moments[:, -1]
     A = class_mixing(rows.X, None, rows.c, state.now.theta, state.now.P)
     A += A.diagonal().mean() / len(A)  # what all classes share changes nothing

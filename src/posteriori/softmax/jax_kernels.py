@@ -41,7 +41,7 @@ _COLUMNS = 500
 
 
 def log_partition_and_softmax(F: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Log sum_k exp f_kn (N,) and the probabilities (K, N)."""
+    """log sum_k exp f_kn (N,) and the probabilities (K, N)."""
     top = F.max(axis=0)
     E = jnp.exp(F - top)
     total = E.sum(axis=0)
@@ -138,7 +138,7 @@ def pair_grams(X: jax.Array, Y: Any, c: jax.Array | None, theta: jax.Array, P: j
 
 
 def _hessian(grams: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """From Gram matrices of the pairs: no more sums over rows than these are needed."""
+    """The Hessian from the Gram matrices of the pairs: no other sums over rows are needed."""
     return pairs.hessian_from_pairs(grams, np.eye(len(theta)), theta.shape[1])
 
 
@@ -284,7 +284,7 @@ def cholesky_psd(covariance: jax.Array) -> jax.Array:
 
 
 def softmax_at_nodes(at: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Log sum_k exp (n, S) and probabilities (n, K, S) of logits (n, K, S)."""
+    """log sum_k exp (n, S) and probabilities (n, K, S) of logits (n, K, S)."""
     top = at.max(axis=1)
     E = jnp.exp(at - top[:, None])
     total = E.sum(axis=1)

@@ -312,7 +312,7 @@ class PairMargins:
 
 @kernel(jax_version="posteriori.softmax.jax_kernels:pair_margins")
 def pair_margins(X: Any, Y: np.ndarray, c: np.ndarray | None, V: np.ndarray) -> PairMargins:
-    """Along the direction V, by how much the rows of each class prefer it to each other class."""
+    """Margins along the direction V: by how much the rows of each class prefer it to each other class."""
     F = logits(X, V)
     K = F.shape[0]
     least, greatest = np.full((K, K), np.inf), np.full((K, K), -np.inf)

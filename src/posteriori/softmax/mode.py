@@ -27,7 +27,7 @@ __all__ = ["Mode", "SolveSettings", "certified", "find_mode"]
 
 @dataclass(frozen=True)
 class SolveSettings:
-    """How an optimum is to be found: the solver, its limits, and who is told of each iteration."""
+    """How an optimum is to be found: the solver, its limits, and what is called after each iteration."""
 
     solver: Solver
     tol: float

@@ -117,7 +117,7 @@ class SoftmaxObjective:
         return H + self.prior.matrix(np.eye(self.shape[0]))
 
     def batch_gradients(self, size: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
-        """For each batch of one shuffled pass: theta -> N/B (P - Y)^T diag(c) [X, 1], and what the prior couples."""
+        """Gradients theta -> N/B (P - Y)^T diag(c) [X, 1] plus what the prior couples, one for each batch of a pass."""
         for X, Y, c in self.blocks.batches(size, rng):
             T, _ = kernels.observed_moments(X, Y, c, self.shape[0])
 
@@ -157,7 +157,7 @@ class SoftmaxObjective:
 
 
 class Start:
-    """Where a solve over many rows begins: the optimum of a sample of them, or a descent on the card."""
+    """The start of a solve over many rows: the optimum of a sample of them, or a descent on the card."""
 
     def __init__(self, objective: SoftmaxObjective) -> None:
         self.objective = objective
@@ -172,7 +172,7 @@ class Start:
         return enough if 4 * enough <= problem.n_rows else problem.n_rows
 
     def sample(self, n_rows: int, *, as_in_memory: bool = False) -> SoftmaxObjective:
-        """The same objective on a random sample of the rows, scaled to stand for all of them.
+        """The objective on a random sample of the rows, scaled to stand for all of them.
 
         With `as_in_memory`, it has the same rows wherever they are.
         """

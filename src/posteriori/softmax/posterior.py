@@ -35,7 +35,7 @@ class Posterior(Protocol):
         """H^{-1}, (K D', K D')."""
 
     def variances(self) -> np.ndarray:
-        """Of each parameter, (K, D')."""
+        """Variance of each parameter, (K, D')."""
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
         """Parameters at random, (n_draws, K, D')."""
@@ -94,7 +94,7 @@ class FullPosterior:
             ) from None
 
     def about(self, mean: np.ndarray) -> FullPosterior:
-        """The same covariance about another mean, with what has been computed of it."""
+        """A Gaussian with this covariance about another mean; it keeps what has been computed of the covariance."""
         other = object.__new__(FullPosterior)
         vars(other).update(vars(self), mean=mean)
         return other
@@ -138,7 +138,7 @@ class FullPosterior:
 
     @cached_property
     def _common_covariance(self) -> np.ndarray | None:
-        """Of one vector added to every class, times K, (D', D')."""
+        """K times the covariance of one vector added to every class, (D', D')."""
         return None if self.common is None else np.linalg.inv(self.common)
 
     def covariance(self) -> np.ndarray:
@@ -215,7 +215,7 @@ class _BasisPosterior(ABC):
     gaussian = True
 
     def latent_variances(self, X: Any) -> np.ndarray:
-        """V (J, n)."""
+        """Variances of the logits in the basis, (J, n)."""
         raise NotImplementedError
 
     def latent_covariance(self, X: Any) -> np.ndarray:
@@ -338,7 +338,7 @@ class DiagonalPosterior(_BasisPosterior):
         return self.mean + self._uncentred(z)
 
     def _uncentred(self, theta: np.ndarray) -> np.ndarray:
-        """From weights and the logit at the centre to weights and intercepts, along the last axis."""
+        """Weights and intercepts from weights and the logit at the centre, along the last axis."""
         if self.centre is None:
             return theta
         return np.concatenate([theta[..., :-1], theta[..., -1:] - theta[..., :-1] @ self.centre[:-1, None]], axis=-1)

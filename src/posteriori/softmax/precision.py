@@ -27,7 +27,7 @@ class Precision(Protocol):
 
     @property
     def largest(self) -> float:
-        """At least the largest eigenvalue."""
+        """A bound from above on the largest eigenvalue."""
 
     def times(self, V: np.ndarray) -> np.ndarray:
         """R V, (K, D')."""
@@ -42,7 +42,7 @@ class Precision(Protocol):
         """g^T R^{-1} g; infinite where R leaves free what g points along."""
 
     def log_det(self) -> float:
-        """Log |R|; -inf when R is improper."""
+        """log |R|; -inf when R is improper."""
 
     def matrix(self, basis: np.ndarray) -> np.ndarray:
         """(Q kron I)^T R (Q kron I), (J D', J D')."""

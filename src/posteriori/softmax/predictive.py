@@ -128,7 +128,7 @@ def quantiles(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, le
 
 
 def _weighted_quantile(values: np.ndarray, weights: np.ndarray, level: float) -> np.ndarray:
-    """Along the last axis; (n, K)."""
+    """Quantiles of weighted values along the last axis, (n, K)."""
     if (weights == weights[0]).all():
         return np.quantile(values, level, axis=-1, method="hazen")
     order = np.argsort(values, axis=-1)

@@ -64,7 +64,7 @@ class PriorInCoordinates:
         return self.precision.exchangeable and (self.mean is None or bool((self.mean == self.mean[0]).all()))
 
     def in_data_units(self, coordinates: Coordinates, D: int) -> GaussianPrior:
-        """As a user would state it, for D features: the inverse of `GaussianPrior.in_coordinates`."""
+        """The prior as a user would state it, for D features: the inverse of `GaussianPrior.in_coordinates`."""
         K, width = self.precision.diagonal.shape
         mean: Any = 0.0 if self.mean is None else coordinates.outward(self.mean)
         if isinstance(self.precision, DiagonalPrecision):

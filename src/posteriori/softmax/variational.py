@@ -66,7 +66,7 @@ class _Terms(NamedTuple):
 def variational(
     problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray, n_nodes: int = 128, max_iter: int = 60
 ) -> Variational:
-    """From N(theta, (H_lik + R)^{-1}) to the best Gaussian, until a step gains next to nothing.
+    """The best Gaussian, climbed to from N(theta, (H_lik + R)^{-1}) until a step gains next to nothing.
 
     The averages are over fixed nodes, whose errors are a small fraction of the bound: it is not climbed further.
     """
@@ -90,10 +90,10 @@ def variational(
         if gain >= -tol:
             H, posterior, now = H_next, proposed, found
     # the precision that goes with the averages exactly: each row's share in it is then known
-    last = full_posterior(problem, posterior.mean, now.curvature)
-    end = Variational(last, now.bound, posterior, idle == 2, n_iter)
+    exact = full_posterior(problem, posterior.mean, now.curvature)
+    end = Variational(exact, now.bound, posterior, idle == 2, n_iter)
     if idle < 2 or rho < 0.2:  # full steps have not been seen to settle: this one may lead astray
-        bound = _terms(problem, last, R, log_det_R, nodes).bound
+        bound = _terms(problem, exact, R, log_det_R, nodes).bound
         if not bound >= now.bound - _slack(now.bound):
             return replace(end, posterior=posterior, full_step=replace(end, bound=bound))
     return end
