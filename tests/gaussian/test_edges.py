@@ -360,7 +360,7 @@ def assert_probabilities(model, new):
 
 
 @settings(deadline=None, max_examples=60)
-@given(problems(), st.sampled_from(STRUCTURES), st.sampled_from(["mle", "map", "bayes"]), st.booleans())
+@given(problems(), st.sampled_from(list(STRUCTURES)), st.sampled_from(["mle", "map", "bayes"]), st.booleans())
 def test_probabilities_are_probabilities(problem, structure, estimate, weighted):
     X, y, K, new = problem
     prior = "predictive" if estimate == "mle" else NormalInverseWishartPrior()

@@ -341,10 +341,10 @@ def test_other_structures_say_which_column_has_gaps_and_what_takes_them(structur
     table = pd.DataFrame(GAPS, columns=NAMES)
     rows = pd.DataFrame(X, columns=NAMES)
     rows.iloc[7, 2] = np.nan
-    with pytest.raises(ValueError, match=r"NaN, first in column 'c', row 7.*'diagonal' and 'tied_diagonal'"):
+    with pytest.raises(ValueError, match=r"NaN, first in column 'c', row 7.*'diagonal' or 'tied_diagonal'"):
         gaussian(structure, estimate).fit(rows, Y)
     model = gaussian(structure, estimate).fit(pd.DataFrame(BY_NAME), Y)
-    with pytest.raises(ValueError, match=r"NaN, first in column '\w'.*'diagonal' and 'tied_diagonal'"):
+    with pytest.raises(ValueError, match=r"NaN, first in column '\w'.*'diagonal' or 'tied_diagonal'"):
         model.predict_proba(table)
 
 

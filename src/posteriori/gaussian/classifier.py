@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.exceptions import ConvergenceWarning, SingularWarning
 from posteriori.gaussian.choice import KeptRows
-from posteriori.gaussian.densities import draw, log_joint, pulled_in
-from posteriori.gaussian.fit import GaussianFit, fit_gaussian
+from posteriori.gaussian.densities import draw, log_joint, within_reach
+from posteriori.gaussian.fit import MOST_SCATTER, GaussianFit, SeenRows
 from posteriori.gaussian.niw import RidgePrior
-from posteriori.gaussian.settings import gaussian_settings, validate_gaussian
+from posteriori.gaussian.settings import gaussian_settings, structures_asked_for, validate_gaussian
 from posteriori.gaussian.statistics import ClassStatistics, Kind, class_statistics
-from posteriori.gaussian.structures import Structure, scatter_kind
+from posteriori.gaussian.structures import STRUCTURES
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.parameters import require_count, seed_from
 from posteriori.rows.blocks import Blocks
 from posteriori.rows.features import AnyFeatures
-from posteriori.rows.products import logits
+from posteriori.rows.products import as_dense, logits
 from posteriori.rows.reading import (
     adopt_features,
     check_features,
@@ -40,11 +36,8 @@ from posteriori.threads import one_blas_thread, usable_threads
 
 __all__ = ["GaussianClassifier"]
 
-_DIAGONAL: tuple[Structure, ...] = ("diagonal", "tied_diagonal", "spherical")
 _MOST_KEPT = 4000
 """Rows kept to judge priors by."""
-_MOST_SCATTER = 5e7
-"""Numbers in all scatter matrices that "auto" will keep."""
 _FAR = 1e4
 """Logits at the origin beyond which rows are shifted before they are multiplied."""
 
@@ -132,15 +125,23 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.covariance in ("auto", "diagonal", "tied_diagonal")
+        tags.input_tags.allow_nan = self._missing_allowed
         return tags
 
-    means_ = property(lambda self: self._fit.means)
-    covariances_ = property(lambda self: self._fit.covariances)
-    class_prior_ = property(lambda self: self._fit.class_prior)
-    prior_ = property(lambda self: self._fit.prior)
-    log_evidence_ = property(lambda self: self._fit.log_evidence)
-    solution_ = property(lambda self: self._fit.solution)
+    @property
+    def fitted_(self) -> GaussianFit:
+        """The fit to all rows seen by `fit` and `partial_fit`, as one object."""
+        seen: SeenRows | None = self.__dict__.get("seen_")
+        if seen is None:
+            raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
+        return seen.fit
+
+    means_ = property(lambda self: self.fitted_.means)
+    covariances_ = property(lambda self: self.fitted_.covariances)
+    class_prior_ = property(lambda self: self.fitted_.class_prior)
+    prior_ = property(lambda self: self.fitted_.prior)
+    log_evidence_ = property(lambda self: self.fitted_.log_evidence)
+    solution_ = property(lambda self: self.fitted_.solution)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianClassifier:
         """Fit the model in one pass over the rows.
@@ -157,15 +158,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """
         validate_gaussian(self)
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, None, device=self.device)
-        gaussian_settings(self, target.classes, features.shape[1])
+        settings = gaussian_settings(self, target.classes, features.shape[1])
         statistics, kept, n_passes = self._read(features, target)
-        fitted = self._derive(statistics, kept, target.classes)
-        fitted = replace(fitted, solution=replace(fitted.solution, n_passes=n_passes))
+        seen = SeenRows(statistics, kept, target.classes, settings, n_passes)
+        _ = seen.fit  # before an attribute is set: a fit that fails leaves the estimator as it was
         remember_features(self, features, named)
-        self._statistics, self._kept = statistics, kept
-        self._fitted: GaussianFit | None = fitted
+        self.seen_ = seen
         self.classes_, self.class_count_ = target.classes, statistics.counts
-        _warn_of(fitted)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> GaussianClassifier:
@@ -186,32 +185,24 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         self
         """
         validate_gaussian(self)
-        before: ClassStatistics | None = getattr(self, "_statistics", None)
-        if before is not None and classes is not None and list(np.unique(classes)) != list(self.classes_):
+        seen: SeenRows | None = getattr(self, "seen_", None)
+        if seen is not None and classes is not None and list(np.unique(classes)) != list(self.classes_):
             raise ValueError(
                 f"classes={list(classes)!r} differ from those of the first call, {list(self.classes_)!r}: pass the "
                 "same ones, or None."
             )
-        declared = self.classes_ if before is not None else classes if classes is not None else self.classes
+        declared = self.classes_ if seen is not None else classes if classes is not None else self.classes
         features, target, named = read_for_fit(X, y, sample_weight, declared, None, device=self.device)
-        if before is not None:
+        if seen is not None:
             check_features(self, features)
-        gaussian_settings(self, target.classes, features.shape[1])
-        auto = self.covariance == "auto" and before is not None and before.kind == "diagonal"
-        statistics, kept, _ = self._read(features, target, "diagonal" if auto else None)
-        if before is not None:
-            if before.kind not in (statistics.kind, "full"):
-                raise ValueError(
-                    f"covariance={self.covariance!r} needs more than was kept of the rows before, their "
-                    f"{'variances' if before.kind == 'diagonal' else 'scatter within classes'}: fit all rows again."
-                )
-            before = before.reduced(statistics.kind)
-            if self._kept.n_seen > 0 and len(self._kept.codes) == 0:
-                self._require_nothing_sought()
-            statistics, kept = before + statistics, self._kept.merged(kept, _MOST_KEPT, self._rng())
+        settings = gaussian_settings(self, target.classes, features.shape[1])
+        known = None if seen is None else seen.statistics
+        statistics, kept, _ = self._read(features, target, known)
+        if seen is not None:
+            statistics, kept = self._added(seen, statistics, kept)
         else:
             remember_features(self, features, named)
-        self._statistics, self._kept, self._fitted = statistics, kept, None
+        self.seen_ = SeenRows(statistics, kept, target.classes, settings)
         self.classes_, self.class_count_ = target.classes, statistics.counts
         return self
 
@@ -263,16 +254,16 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         require_count("n_samples", n_samples, 1)
         given = self.random_state if random_state is None else random_state
         rng = np.random.default_rng(check_random_state(given).randint(2**31))
-        X, codes = draw(self._fit.densities, int(n_samples), rng)
+        X, codes = draw(self.fitted_.densities, int(n_samples), rng)
         return X, self.classes_[codes]
 
     def to_softmax(self) -> SoftmaxRegression:
         """The softmax regression with exactly the same probabilities, for tied covariances under "mle" or "map"."""
         check_is_fitted(self)
-        linear = self._fit.densities.linear()
+        linear = self.fitted_.densities.linear()
         if linear is None:
             structure = self.solution_.structure
-            if self._fit.densities.student:
+            if self.fitted_.densities.student:
                 raise ValueError(
                     "estimate='bayes' gives Student t classes, whose log-odds are not linear in x: there is no softmax "
                     "regression like it. Use estimate='map'."
@@ -282,7 +273,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
                 "is no softmax regression like it. Use covariance='tied' or 'tied_diagonal'."
             )
         model = SoftmaxRegression(classes=None if self.classes is None else list(self.classes))
-        coef, intercept = linear[0], linear[1] - linear[0] @ self._fit.densities.origin
+        coef, intercept = linear[0], linear[1] - linear[0] @ self.fitted_.densities.origin
         model.classes_, model._not_features = self.classes_, self._not_features
         adopt_features(model, self)
         model.coef_, model.intercept_, model.n_iter_ = coef, np.maximum(intercept, -1e300), 0
@@ -313,11 +304,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _map_rows(self, features: AnyFeatures, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
         """Logits, (K, n), by products with coefficients alone where they are linear in x."""
-        linear, origin = self._fit.densities.linear(), self._fit.densities.origin
+        linear, origin = self.fitted_.densities.linear(), self.fitted_.densities.origin
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
             far = linear is not None and np.abs(linear[0] @ origin).max() > _FAR
             if linear is None or (far and self._blocks(features).sparse):
-                return self._blocks(features).map_rows(log_joint, self._fit.densities, finish)
+                return self._blocks(features).map_rows(log_joint, self.fitted_.densities, finish)
             coef, intercept = linear
             blocks = self._blocks(features, origin if far else None)
             theta = np.column_stack([coef, intercept if far else intercept - coef @ origin])
@@ -328,64 +319,74 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _joint_of(self, features: AnyFeatures) -> np.ndarray:
         """Joint log-probabilities, (K, n)."""
-        densities = self._fit.densities
+        densities = self.fitted_.densities
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
             blocks = self._blocks(features)
             F = blocks.map_rows(log_joint, densities)
             best = F.max(axis=0)
             if np.isfinite(best).all():
                 return F
-            self._refuse(features, densities.structure)
+            _require_finite(features, missing_allowed=densities.covariance_structure.missing_allowed)
             # finite, but so far away that squares overflow: judged from as far as can be told
             far = np.flatnonzero(~np.isfinite(best))
-            X = blocks.take(far)
-            X = X.toarray() if sp.issparse(X) else X
-            F[:, far] = log_joint(pulled_in(X, densities), densities)
+            F[:, far] = log_joint(within_reach(as_dense(blocks.take(far)), densities), densities)
         return np.where(np.isnan(F), densities.log_prior[:, None], F)
 
+    @property
+    def _missing_allowed(self) -> bool:
+        """Whether a structure that may be chosen allows missing values."""
+        return any(structure.missing_allowed for structure in structures_asked_for(self.covariance))
+
     def _read(
-        self, features: AnyFeatures, target: Target, kind: Kind | None = None
+        self, features: AnyFeatures, target: Target, known: ClassStatistics | None = None
     ) -> tuple[ClassStatistics, KeptRows, int]:
-        """Statistics of the rows, in as much detail as is needed, some of the rows themselves, and passes made."""
-        K, D = len(target.classes), features.shape[1]
-        auto = self.covariance == "auto"
-        if kind is None and auto:
-            kind = "full" if K * D * D <= _MOST_SCATTER else "diagonal"
-        elif kind is None:
-            kind = scatter_kind(self.covariance)
+        """Statistics of the rows, a sample of the rows, and the number of passes made.
+
+        The statistics have as much detail as is needed, and no more than `known`, to which they will be added.
+        """
+        K, auto = len(target.classes), self.covariance == "auto"
+        kind = self._scatter_kind(K, features.shape[1], known)
         blocks = features.blocks(target, K, n_threads=usable_threads(self.n_jobs))
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
             statistics = blocks.map_sum(class_statistics, K, kind, coarse=kind == "full")
-            if auto and kind == "full" and np.isnan(statistics.means).any():
+            if auto and kind == "full" and np.isnan(statistics.means).any():  # values are missing
                 statistics = blocks.map_sum(class_statistics, K, "diagonal")
-        if not (np.isfinite(statistics.means).all() and np.isfinite(statistics.scatter).all()):
-            self._refuse(features, "diagonal" if statistics.kind == "diagonal" else self.covariance)
+        finite = np.isfinite(statistics.means).all() and np.isfinite(statistics.scatter).all()
+        if not finite or not (statistics.complete or self._missing_allowed):
+            _require_finite(features, missing_allowed=self._missing_allowed)
+        if not finite:
             raise ValueError("X holds values so large that their squares overflow: rescale it.")
-        if self.covariance == "spherical" and not statistics.complete:
-            self._refuse(features, self.covariance)
         return statistics, self._keep(blocks, target), blocks.n_passes
 
-    def _refuse(self, features: AnyFeatures, structure: str) -> None:
-        """Raise if a value is infinite, or missing where that is not allowed."""
-        missing_allowed = structure in ("diagonal", "tied_diagonal")
-        try:
-            features.require_finite(missing_allowed=missing_allowed)
-        except ValueError as error:
-            if missing_allowed or "NaN" not in str(error):
-                raise
-            advice = "covariance='diagonal' and 'tied_diagonal' leave missing values out."
-            raise ValueError(f"{error} Or leave them to us: {advice}") from None
+    def _scatter_kind(self, K: int, D: int, known: ClassStatistics | None) -> Kind:
+        """How much must be known of the scatter."""
+        if self.covariance != "auto":
+            return STRUCTURES[self.covariance].scatter
+        only_variances = K * D**2 > MOST_SCATTER or (known is not None and known.kind == "diagonal")
+        return "diagonal" if only_variances else "full"
 
     def _keep(self, blocks: Blocks, target: Target) -> KeptRows:
-        """Some rows to judge priors by; a row with soft labels counts once for each class it may be of."""
+        """A sample of the rows to judge priors by; a row with soft labels counts once for each class it may be of."""
         most = _MOST_KEPT if self._judges else 0
         X, Y, c = blocks.some(most, self._rng())
-        X = X.toarray() if sp.issparse(X) else X
+        X = as_dense(X)
         weights = np.ones(len(X)) if c is None else c
         if Y.ndim == 1:
             return KeptRows(X, Y, weights, target.n_counted)
         n, k = np.nonzero(Y)
-        return KeptRows(X[n], k, weights[n] * Y[n, k], target.n_counted).some(most)
+        return KeptRows(X[n], k, weights[n] * Y[n, k], target.n_counted).at_most(most)
+
+    def _added(self, seen: SeenRows, new: ClassStatistics, kept: KeptRows) -> tuple[ClassStatistics, KeptRows]:
+        """The statistics and the sample of the rows seen before and of new ones."""
+        before = seen.statistics
+        if not before.holds(new.kind):
+            raise ValueError(
+                f"covariance={self.covariance!r} needs more than was kept of the rows before, their "
+                f"{'variances' if before.kind == 'diagonal' else 'scatter within classes'}: fit all rows again."
+            )
+        if seen.kept.n_seen > 0 and len(seen.kept.codes) == 0:
+            self._require_nothing_sought()
+        return before.reduced(new.kind) + new, seen.kept.merged(kept, _MOST_KEPT, self._rng())
 
     @property
     def _judges(self) -> bool:
@@ -409,56 +410,17 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(seed_from(self.random_state))
 
-    def _derive(self, statistics: ClassStatistics, kept: KeptRows, classes: np.ndarray) -> GaussianFit:
-        settings = gaussian_settings(self, classes, statistics.means.shape[1])
-        why = ""
-        if self.covariance == "auto" and statistics.kind == "diagonal":
-            missing = not statistics.complete or bool(np.isnan(kept.X).any())
-            allowed = _DIAGONAL[:2] if missing else _DIAGONAL
-            settings = replace(settings, structures=allowed)
-            large = len(classes) * statistics.means.shape[1] ** 2 > _MOST_SCATTER
-            why = (
-                "values are missing"
-                if missing
-                else "matrices would be too large"
-                if large
-                else "only variances are known"
-            )
-        with one_blas_thread():
-            fitted = fit_gaussian(statistics, kept, settings, classes)
-        if why:
-            solution = replace(fitted.solution, structure_reason=f"{fitted.solution.structure_reason} ({why})")
-            fitted = replace(fitted, solution=solution)
-        return fitted
 
-    @property
-    def _fit(self) -> GaussianFit:
-        """What follows from the rows seen: derived when it is first asked for, as more rows may come before."""
-        fitted: GaussianFit | None = self.__dict__.get("_fitted")
-        if fitted is None:
-            if "_statistics" not in self.__dict__:
-                raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
-            fitted = self._fitted = self._derive(self._statistics, self._kept, self.classes_)
-            _warn_of(fitted)
-        return fitted
-
-
-def _warn_of(fitted: GaussianFit) -> None:
-    ridges = fitted.solution.ridges
-    if ridges:
-        warnings.warn(
-            f"The covariance of {_some(list(ridges))} is singular: {max(ridges.values()):g} of all rows' variances "
-            "was added to its diagonal (solution_.ridges). Use estimate='bayes' or 'map', which need no ridge.",
-            SingularWarning,
-            stacklevel=4,
-        )
-    if not fitted.solution.converged:
-        warnings.warn(
-            "Means and covariances under the ridge prior had not settled: two modes are nearly alike. Use another "
-            "strength, or a NormalInverseWishartPrior.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+def _require_finite(features: AnyFeatures, *, missing_allowed: bool) -> None:
+    """Raise if a value is infinite, or missing where that is not allowed."""
+    features.require_finite(missing_allowed=True)
+    if missing_allowed:
+        return
+    try:
+        features.require_finite()  # now only a missing value can be at fault
+    except ValueError as error:
+        names = " or ".join(repr(name) for name, structure in STRUCTURES.items() if structure.missing_allowed)
+        raise ValueError(f"{error} Or use covariance={names}, which leave missing values out.") from None
 
 
 def _finished_logits(X: Any, theta: np.ndarray, finish: Callable[[np.ndarray], Any] | None) -> np.ndarray:
@@ -467,9 +429,3 @@ def _finished_logits(X: Any, theta: np.ndarray, finish: Callable[[np.ndarray], A
         if finish is not None:
             finish(F)
     return F
-
-
-def _some(labels: list[Any], most: int = 5) -> str:
-    """The first labels, for a message."""
-    shown = ", ".join(repr(label) for label in labels[:most])
-    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in all)"

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.gaussian.niw import NormalInverseWishartPrior, RidgePrior
-from posteriori.gaussian.structures import STRUCTURES, Estimate, Structure
+from posteriori.gaussian.niw import Estimate, NormalInverseWishartPrior, RidgePrior
+from posteriori.gaussian.structure import Structure
+from posteriori.gaussian.structures import STRUCTURES
 from posteriori.parameters import is_number, require_choice, require_device, require_jobs, seed_from
 from posteriori.threads import usable_threads
 
-__all__ = ["GaussianSettings", "gaussian_settings", "validate_gaussian"]
+__all__ = ["GaussianSettings", "gaussian_settings", "structures_asked_for", "validate_gaussian"]
 
 _ESTIMATES = ("mle", "map", "bayes")
 _PRIORS = ("predictive", "evidence")
@@ -70,13 +71,18 @@ def gaussian_settings(estimator: Any, classes: np.ndarray, D: int) -> GaussianSe
     if isinstance(prior, NormalInverseWishartPrior):
         prior.origin(D)
     return GaussianSettings(
-        structures=STRUCTURES if estimator.covariance == "auto" else (estimator.covariance,),
+        structures=structures_asked_for(estimator.covariance),
         estimate=estimator.estimate,
         prior=prior,
         class_prior=_class_prior(estimator.class_prior, classes),
         concentration=float(getattr(prior, "concentration", 1.0)),
         n_threads=usable_threads(estimator.n_jobs),
     )
+
+
+def structures_asked_for(covariance: str) -> tuple[Structure, ...]:
+    """The structures among which `covariance` leaves the choice: all of them, or the one that it names."""
+    return tuple(structure for structure in STRUCTURES.values() if covariance in ("auto", structure.name))
 
 
 def _class_prior(asked: Any, classes: np.ndarray) -> np.ndarray | None:

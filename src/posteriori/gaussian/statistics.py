@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 
 from posteriori.rows.blocks import kernel
+from posteriori.rows.products import as_dense, is_sparse
 
-__all__ = ["ClassStatistics", "Kind", "class_statistics"]
+__all__ = ["ClassStatistics", "Kind", "class_statistics", "weighted_squares"]
 
 Kind = Literal["full", "pooled", "diagonal"]
 """Which scatter is kept: a matrix per class, one matrix for all classes, or variances per class."""
@@ -65,7 +65,7 @@ class ClassStatistics:
         share = other.present / np.where(present > 0.0, present, 1.0)
         delta = other.means - self.means
         means = self.means + share * delta
-        scatter = self.scatter + other.scatter + _scatter(self.kind, delta, self.present * share)
+        scatter = self.scatter + other.scatter + weighted_squares(self.kind, delta, self.present * share)
         return ClassStatistics(self.kind, self.counts + other.counts, present, means, scatter)
 
     @property
@@ -97,11 +97,15 @@ class ClassStatistics:
         factor = scale**2 if self.kind == "diagonal" else scale * scale[:, None]
         return ClassStatistics(self.kind, self.counts, self.present, means, self.scatter * factor)
 
+    def holds(self, kind: Kind) -> bool:
+        """Whether a scatter of this kind follows from what is kept."""
+        return self.kind in (kind, "full")
+
     def reduced(self, kind: Kind) -> ClassStatistics:
         """With less detail: from full scatter to pooled or diagonal."""
         if kind == self.kind:
             return self
-        assert self.kind == "full"
+        assert self.holds(kind)
         scatter = self.scatter.sum(axis=0) if kind == "pooled" else self.within()
         return ClassStatistics(kind, self.counts, self.present, self.means, scatter)
 
@@ -111,12 +115,12 @@ def class_statistics(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int
     """The statistics of one block of rows: a kernel for `Blocks.map_sum`."""
     n, D = X.shape
     one_origin = kind != "full" and n_classes <= _FEW_CLASSES
-    step = max(1, _PART_BYTES // (8 * D)) if sp.issparse(X) else n
+    step = max(1, _PART_BYTES // (8 * D)) if is_sparse(X) else n
     total = None
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and refused, later
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            part = X[rows].toarray() if sp.issparse(X) else X[rows]
+            part = as_dense(X[rows])
             weights = None if c is None else c[rows]
             found = _about_one_origin(part, Y[rows], weights, n_classes, kind) if one_origin else None
             if found is None:
@@ -146,7 +150,7 @@ def _about_one_origin(X: np.ndarray, Y: np.ndarray, c: np.ndarray | None, K: int
         scatter = np.dot(Z.T, Z if c is None and Y.ndim == 1 else Z * shares.sum(axis=1)[:, None])
         if not (between.sum(axis=0) <= _CLOSE * scatter.diagonal()).all():
             return None
-        scatter -= _scatter("pooled", shifts, counts[:, None])
+        scatter -= weighted_squares("pooled", shifts, counts[:, None])
     means = np.where(counts[:, None] > 0.0, origin + shifts, 0.0)
     return ClassStatistics(kind, counts, counts[:, None], means, scatter)
 
@@ -245,8 +249,8 @@ def _origin(X: np.ndarray) -> np.ndarray:
     return few[len(few) // 2]
 
 
-def _scatter(kind: Kind, delta: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """sum_k w_k delta_k delta_k^T, in the shape of the kind."""
+def weighted_squares(kind: Kind, delta: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """w_k delta_k delta_k^T in the layout of a scatter: of each class, summed over them, or its diagonal."""
     weighted = weights * delta
     if kind == "diagonal":
         return weighted * delta
