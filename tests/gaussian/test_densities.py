@@ -262,7 +262,7 @@ def test_the_likelihood_of_what_is_there(structure):
 # Draws
 
 
-N_DRAWS = 100_000
+N_DRAWS = 40_000
 
 
 def drawn(structure, estimate, missing=False):
@@ -291,7 +291,8 @@ def test_draws_have_the_moments_and_the_frequencies_of_the_classes(structure, es
     i, j = np.triu_indices(3)
     for k in range(K):
         kappa, nu = belief.kappa[k, 0], belief.nu[0 if is_tied(structure) else k, 0]
-        extra = {"full": 5, "tied": 4 + K, "diagonal": 3, "tied_diagonal": 2 + K, "spherical": 5}[structure]
+        sharing = K if is_tied(structure) else 1
+        extra = {"full": 4 + sharing, "diagonal": 2 + sharing, "spherical": 2 + 3 * sharing}[shape(structure)]
         v = nu - 2 if shape(structure) == "full" else nu
         variance = {"bayes": (kappa + 1) / kappa / (v - 2), "map": 1 / (nu + extra), "mle": 1 / nu}[estimate]
         own = Z[codes == k] / np.sqrt(variance)

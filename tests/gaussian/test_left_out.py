@@ -21,7 +21,9 @@ ESTIMATES = ("bayes", "map", "mle")
 PSI = np.array([[0.6, 0.2, -0.1], [0.2, 0.4, 0.1], [-0.1, 0.1, 0.3]])
 structures = pytest.mark.parametrize("structure", STRUCTURES)
 estimates = pytest.mark.parametrize("estimate", ESTIMATES)
-pooled_or_not = pytest.mark.parametrize("pooled", [0.0, 0.3], ids=["own", "pooled"])
+pooled_or_weighted = pytest.mark.parametrize(
+    ("pooled", "weighted"), [(0.0, True), (0.3, False)], ids=["own, weighted", "pooled, unweighted"]
+)
 
 
 def data(n=24, seed=0, missing=0.0):
@@ -62,8 +64,7 @@ def formed_again(X, y, c, structure, estimate, prior):
 
 @structures
 @estimates
-@pooled_or_not
-@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+@pooled_or_weighted
 def test_leaving_a_row_out_is_forming_the_belief_without_it(structure, estimate, pooled, weighted):
     X, y, c = data()
     c = c if weighted else np.ones(len(X))
@@ -80,8 +81,7 @@ def test_leaving_a_row_out_is_forming_the_belief_without_it(structure, estimate,
 
 @pytest.mark.parametrize("structure", DIAGONAL)
 @estimates
-@pooled_or_not
-@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+@pooled_or_weighted
 def test_missing_values_are_left_out_with_the_row(structure, estimate, pooled, weighted):
     """Down to the last value of a feature in a class, and a row that has none."""
     X, y, c = data(missing=0.35)

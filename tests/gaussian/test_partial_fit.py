@@ -69,8 +69,14 @@ def test_parts_in_any_order_are_all_rows_at_once(parts, structure, estimate):
     assert model.solution_.scores == pytest.approx(other.solution_.scores, rel=1e-8)
 
 
-@pytest.mark.parametrize("structure", ["auto", *STRUCTURES])
-@pytest.mark.parametrize("prior", ["predictive", "evidence"])
+@pytest.mark.parametrize(
+    ("structure", "prior"),
+    [
+        ("auto", "predictive"),
+        ("full", "evidence"),
+        *(pytest.param(s, p, marks=pytest.mark.slow) for s in STRUCTURES for p in ("predictive", "evidence")),
+    ],
+)
 def test_priors_and_structure_are_chosen_from_all_rows(structure, prior):
     model = in_parts(gaussian(structure, prior=prior), CHUNKS["halves"][::-1])
     other = gaussian(structure, prior=prior).fit(X, Y)

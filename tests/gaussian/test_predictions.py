@@ -1,6 +1,7 @@
 """What a Gaussian classifier predicts: Student t densities by hand, log-odds, new rows, and what must not matter."""
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ ESTIMATES = ("mle", "map", "bayes")
 INVARIANT = ("full", "tied", "diagonal", "tied_diagonal")
 structures = pytest.mark.parametrize("structure", STRUCTURES)
 estimates = pytest.mark.parametrize("estimate", ESTIMATES)
+sought = pytest.mark.parametrize(  # where a prior is sought again in every fit
+    "estimate", ["mle", "bayes", pytest.param("map", marks=pytest.mark.slow)]
+)
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::2], Y[::2]
 NEW = X[:40] + np.random.default_rng(0).normal(scale=0.7, size=(40, 4))
@@ -24,6 +28,12 @@ PRIOR = NormalInverseWishartPrior(mean=[5, 3, 4, 1], kappa=0.4, nu=7.5, scale=0.
 
 def fitted(structure, estimate="bayes", prior="predictive", X=X, y=Y, **options):
     return GaussianClassifier(structure, estimate=estimate, prior=prior, **options).fit(X, y)
+
+
+@cache
+def shared(structure, estimate):
+    """A fit to all rows, for tests that only predict with it."""
+    return fitted(structure, estimate)
 
 
 def student_classes(structure, prior, X=X, y=Y, K=3):
@@ -116,7 +126,7 @@ def test_given_class_probabilities_enter_the_evidence():
 @structures
 @estimates
 def test_outliers_have_the_lowest_densities(structure, estimate):
-    model = fitted(structure, estimate)
+    model = shared(structure, estimate)
     far = np.vstack([X, X[:5] + 40.0])
     assert set(np.argsort(model.score_samples(far))[:5]) == set(range(len(X), len(X) + 5))
 
@@ -127,7 +137,7 @@ def test_outliers_have_the_lowest_densities(structure, estimate):
 @structures
 @estimates
 def test_log_odds_are_antisymmetric_differences_of_log_probabilities(structure, estimate):
-    model = fitted(structure, estimate)
+    model = shared(structure, estimate)
     L = model.predict_log_proba(NEW)
     for i in range(3):
         for j in range(3):
@@ -137,7 +147,7 @@ def test_log_odds_are_antisymmetric_differences_of_log_probabilities(structure, 
 
 
 @structures
-@estimates
+@sought
 def test_methods_agree_with_each_other(structure, estimate):
     names = np.array(["b", "c", "a"])  # labels whose order is another
     model = fitted(structure, estimate, y=names[Y])
@@ -153,7 +163,7 @@ def test_methods_agree_with_each_other(structure, estimate):
 
 
 @structures
-@estimates
+@sought
 def test_two_classes_have_one_decision_the_log_odds_of_the_second(structure, estimate):
     model = fitted(structure, estimate, X=X[Y > 0], y=Y[Y > 0])
     decisions = model.decision_function(NEW)
@@ -327,7 +337,7 @@ def test_student_t_log_odds_have_no_softmax_regression(structure):
 @structures
 @estimates
 def test_a_row_is_judged_alone(structure, estimate):
-    model = fitted(structure, estimate)
+    model = shared(structure, estimate)
     together, companions = model.predict_log_proba(NEW), np.vstack([NEW, X[0] + 1e5, X[0] + 1e200])
     for name, rows in {"alone": None, "reversed": NEW[::-1], "with far rows": companions}.items():
         if rows is None:
@@ -352,17 +362,17 @@ def test_a_row_is_judged_alone_after_very_many_rows(structure, companion):
 @structures
 @estimates
 def test_sparse_rows_are_judged_like_dense_ones(structure, estimate):
-    model = fitted(structure, estimate)
+    model = shared(structure, estimate)
     rows = sp.csr_array(NEW)
     np.testing.assert_allclose(model.predict_log_proba(rows), model.predict_log_proba(NEW), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(model.score_samples(rows), model.score_samples(NEW), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("structure", INVARIANT)
-@estimates
+@sought
 def test_units_and_origins_of_columns_do_not_matter(structure, estimate):
     units, origins = np.array([1e-6, 3.0, 1e4, 0.1]), np.array([1e-3, -700.0, 1e7, 0.0])
-    model, other = fitted(structure, estimate), fitted(structure, estimate, X=X * units + origins)
+    model, other = shared(structure, estimate), fitted(structure, estimate, X=X * units + origins)
     np.testing.assert_allclose(
         other.predict_log_proba(NEW * units + origins), model.predict_log_proba(NEW), rtol=1e-6, atol=1e-6
     )
@@ -372,20 +382,20 @@ def test_units_and_origins_of_columns_do_not_matter(structure, estimate):
 
 
 @pytest.mark.parametrize("structure", [*STRUCTURES, "auto"])
-@estimates
+@sought
 def test_the_order_of_rows_does_not_matter(structure, estimate):
     order = np.random.default_rng(2).permutation(len(Y))
-    model, other = fitted(structure, estimate), fitted(structure, estimate, X=X[order], y=Y[order])
+    model, other = shared(structure, estimate), fitted(structure, estimate, X=X[order], y=Y[order])
     assert other.solution_.structure == model.solution_.structure
     np.testing.assert_allclose(other.means_, model.means_, rtol=1e-8)
     np.testing.assert_allclose(other.predict_log_proba(NEW), model.predict_log_proba(NEW), rtol=1e-8, atol=1e-8)
 
 
 @structures
-@estimates
+@sought
 def test_names_of_classes_and_order_of_columns_do_not_matter(structure, estimate):
     names, columns = np.array([2, 0, 1]), np.array([3, 0, 2, 1])
-    model = fitted(structure, estimate)
+    model = shared(structure, estimate)
     relabelled = fitted(structure, estimate, y=names[Y])
     np.testing.assert_allclose(
         relabelled.predict_log_proba(NEW)[:, names], model.predict_log_proba(NEW), rtol=1e-8, atol=1e-8
