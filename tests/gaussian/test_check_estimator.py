@@ -1,6 +1,6 @@
 """scikit-learn's own list of what an estimator owes its users, for every kind of covariance and estimate.
 
-What seeks a prior in each of some hundred fits is slow, the default included; one structure alone stands for it.
+Estimators that seek a prior in each of some hundred fits are slow, the default included.
 """
 
 import pytest
@@ -20,7 +20,7 @@ ignore_ridges = pytest.mark.filterwarnings("ignore::posteriori.SingularWarning")
         GaussianClassifier(estimate="mle"),
         GaussianClassifier("full", prior=GIVEN),
         GaussianClassifier("full", estimate="map", prior=RidgePrior()),
-        GaussianClassifier("tied", prior="evidence"),
+        GaussianClassifier("tied_diagonal", prior=GIVEN),
         GaussianClassifier("full", estimate="mle"),
         GaussianClassifier("spherical", estimate="mle"),
     ]

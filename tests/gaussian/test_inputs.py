@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 import scipy.sparse as sp
 from scipy import stats
@@ -16,6 +17,7 @@ from sklearn.model_selection import GridSearchCV
 
 from posteriori import GaussianClassifier, NormalInverseWishartPrior, RidgePrior
 from posteriori.gaussian.structures import STRUCTURES
+from posteriori.rows.arrow import DatasetStream
 
 IRIS = load_iris()
 X = (IRIS.data * 10).round()  # whole numbers up to 79: exact in every dtype
@@ -101,6 +103,50 @@ def test_columns_of_another_fit_are_refused():
         model.predict(pd.DataFrame(BY_NAME).rename(columns={"a": "e"}))
     with pytest.raises(ValueError, match=r"3 features.*expecting 4"):
         model.predict(X[:, :3])
+
+
+# Scans of a data set
+
+
+@pytest.fixture
+def scans(monkeypatch):
+    """The columns that each scan of a data set reads."""
+    found, batches = [], DatasetStream.batches
+
+    def counted(self, columns, size):
+        found.append(sorted(columns))
+        return batches(self, columns, size)
+
+    monkeypatch.setattr(DatasetStream, "batches", counted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "n_scans"),
+    [
+        (gaussian("auto"), 2),  # statistics, and rows to judge structures and priors by
+        (gaussian("tied", prior="evidence"), 2),
+        (gaussian("auto", "mle"), 2),
+        (gaussian("full", "mle"), 1),  # there is nothing to choose
+        (gaussian("full", "map", RidgePrior()), 1),
+    ],
+    ids=["auto", "evidence", "auto mle", "mle", "ridge"],
+)
+def test_scans_of_a_data_set(model, n_scans, scans):
+    rows = ds.dataset(pa.table(BY_NAME | {"kind": Y}))
+    model.fit(rows, "kind")
+    assert scans == [["kind"]] + [[*NAMES, "kind"]] * n_scans  # the labels first: they say which classes there are
+    assert model.solution_.n_passes == n_scans
+    scans.clear()
+    model.predict_proba(rows)
+    assert [columns for columns in scans if len(columns) > 1] == [NAMES]
+
+
+def test_missing_values_cost_auto_one_more_scan(scans):
+    """What has been added up for matrices is of no use then."""
+    rows = ds.dataset(pa.table(BY_NAME | {"a": np.where(Y == 1, np.nan, X[:, 0]), "kind": Y}))
+    assert gaussian("auto").fit(rows, "kind").solution_.n_passes == 3
+    assert len(scans) == 4
 
 
 def test_good_manners():

@@ -1,5 +1,6 @@
 """Rows that arrive in parts, in any order: what is learnt is what all rows at once would teach."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_wine
 
 from posteriori import GaussianClassifier, NormalInverseWishartPrior, RidgePrior
+from posteriori.gaussian.fit import fit_gaussian
 from posteriori.gaussian.structures import STRUCTURES
 
 structures = pytest.mark.parametrize("structure", STRUCTURES)
@@ -133,6 +135,58 @@ def test_tables_are_remembered():
     )
     with pytest.raises(ValueError, match="feature names should match"):
         model.partial_fit(table.rename(columns={"a": "f"}), "kind")
+
+
+# When a fit is derived
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """Counts the fits that are derived."""
+    found = []
+
+    def counted(*args):
+        found.append(args)
+        return fit_gaussian(*args)
+
+    monkeypatch.setattr("posteriori.gaussian.fit.fit_gaussian", counted)
+    return found
+
+
+def test_rows_are_added_without_a_fit_and_one_fit_serves_all_predictions(fits):
+    model = in_parts(gaussian("auto", prior=GIVEN), CHUNKS["one row at a time at first"])
+    assert len(fits) == 0
+    model.predict(X)
+    model.predict_proba(X)
+    assert model.means_.shape == (3, 5)
+    assert len(fits) == 1
+    model.partial_fit(X[:3], Y[:3]).predict(X)
+    assert len(fits) == 2
+
+
+def test_predicting_after_partial_fit_changes_no_attribute():
+    model = gaussian(prior=GIVEN).partial_fit(X, Y)
+    before = dict(vars(model))
+    model.predict_proba(X)
+    assert vars(model).keys() == before.keys()
+    assert all(value is before[name] for name, value in vars(model).items())
+
+
+def test_the_fit_is_that_of_the_parameters_at_the_last_call():
+    model = gaussian("full", prior=GIVEN).partial_fit(X[::2], Y[::2]).set_params(covariance="tied")
+    assert model.solution_.structure == "full"
+    assert model.partial_fit(X[1::2], Y[1::2]).solution_.structure == "tied"
+
+
+@pytest.mark.parametrize("predicted", [False, True], ids=["not derived", "derived"])
+def test_a_pickle_goes_on_from_rows_in_parts(predicted):
+    half, rest = CHUNKS["halves"]
+    model = gaussian("full", prior=GIVEN).partial_fit(X[half], Y[half])
+    if predicted:
+        model.predict(X)
+    again = pickle.loads(pickle.dumps(model))
+    assert_same(again, model)
+    assert_same(again.partial_fit(X[rest], Y[rest]), gaussian("full", prior=GIVEN).fit(X, Y))
 
 
 # Classes

@@ -47,7 +47,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     One class for what is known as Gaussian naive Bayes (`covariance="diagonal"`), linear ("tied") and quadratic
     ("full") discriminant analysis. By default all parameters are integrated out: classes have Student t densities, and
-    probabilities know how few rows they rest on. The data are read once.
+    probabilities know how few rows they rest on. One pass over the data gives all statistics; of a data set on disk a
+    second one takes a sample of the rows, where a structure or a prior is to be judged by it.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     solution_ = property(lambda self: self.fitted_.solution)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianClassifier:
-        """Fit the model in one pass over the rows.
+        """Fit the model: statistics of all rows, then the structure and the prior, where they are left open.
 
         Parameters
         ----------
