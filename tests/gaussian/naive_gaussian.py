@@ -49,6 +49,35 @@ def in_shape(structure, M):
     return M.diagonal() if structure in DIAGONAL else M.trace() if shape(structure) == "spherical" else M
 
 
+def n_free(structure, K, D):
+    """Parameters of the covariances of K classes."""
+    return {"full": D * (D + 1) // 2, "diagonal": D, "spherical": 1}[shape(structure)] * (
+        1 if is_tied(structure) else K
+    )
+
+
+def mode(structure, scatter, n, Psi=0.0, nu=0.0, extra=0.0):
+    """(Psi + scatter) / (nu + count + extra), of each class or of all; without more, that of maximum likelihood.
+
+    Scatters are (K, D, D), counts (K,). The result is as an estimator states its covariances.
+    """
+    found = np.array([in_shape(structure, M) for M in scatter])
+    counts = np.asarray(n, dtype=float) * (scatter.shape[1] if shape(structure) == "spherical" else 1)
+    if is_tied(structure):
+        return (Psi + found.sum(axis=0)) / (nu + counts.sum() + extra)
+    return (Psi + found) / (nu + counts + extra).reshape(-1, *[1] * (found.ndim - 1))
+
+
+def as_matrices(structure, covariances, K, D):
+    """The covariances of an estimator as matrices (K, D, D)."""
+    found = np.asarray(covariances)
+    if shape(structure) == "spherical":
+        found = found[..., None]
+    if shape(structure) != "full":
+        found = found[..., None, :] * np.eye(D)
+    return np.broadcast_to(found, (K, D, D))
+
+
 def naive_beliefs(X, y, c, n_classes, prior, structure):
     """Normal-inverse-Wishart with m_0 = 0: Psi_n = Psi_0 + sum c x x^T - kappa_n m_n m_n^T, nu_n = nu_0 + n."""
     classes = range(n_classes)

@@ -9,12 +9,13 @@ import scipy.sparse as sp
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 from sklearn.datasets import load_iris, load_wine
+from tests.gaussian.naive_gaussian import DIAGONAL, TIED, as_matrices, is_tied, shape
 
 from posteriori import GaussianClassifier, NormalInverseWishartPrior, SingularWarning, SoftmaxRegression
 from posteriori.gaussian.structures import STRUCTURES
 
 ESTIMATES = ("mle", "map", "bayes")
-INVARIANT = ("full", "tied", "diagonal", "tied_diagonal")
+INVARIANT = [structure for structure in STRUCTURES if shape(structure) != "spherical"]
 structures = pytest.mark.parametrize("structure", STRUCTURES)
 estimates = pytest.mark.parametrize("estimate", ESTIMATES)
 sought = pytest.mark.parametrize(  # where a prior is sought again in every fit
@@ -47,14 +48,15 @@ def student_classes(structure, prior, X=X, y=Y, K=3):
     means = (prior.kappa * m + n[:, None] * xbar) / kappa[:, None]
     scatter = [(X[y == k] - xbar[k]).T @ (X[y == k] - xbar[k]) for k in range(K)]
     gathered = [scatter[k] + prior.kappa * n[k] / kappa[k] * np.outer(xbar[k] - m, xbar[k] - m) for k in range(K)]
-    tied = "tied" in structure
+    tied = is_tied(structure)
     for k in range(K):
         nu, Psi_n = (prior.nu + N, Psi + sum(gathered)) if tied else (prior.nu + n[k], Psi + gathered[k])
         stretch = (kappa[k] + 1) / kappa[k]
-        if structure in ("full", "tied"):
+        if shape(structure) == "full":
             yield stats.multivariate_t(means[k], Psi_n * stretch / (nu - D + 1), df=nu - D + 1)
-        elif structure == "spherical":
-            nu, psi = prior.nu + n[k] * D, prior.scale + np.trace(gathered[k])
+        elif shape(structure) == "spherical":
+            own = range(K) if tied else [k]
+            nu, psi = prior.nu + n[own].sum() * D, prior.scale + sum(np.trace(gathered[j]) for j in own)
             yield stats.multivariate_t(means[k], psi * stretch / nu * np.eye(D), df=nu)
         else:
             yield stats.t(nu, means[k], np.sqrt(Psi_n.diagonal() * stretch / nu))
@@ -70,10 +72,9 @@ def student(structure, prior, x, X=X, y=Y, K=3):
 
 def gaussian_classes(model):
     """The classes with the model's parameters."""
-    structure, C = model.solution_.structure, model.covariances_
-    for k, mean in enumerate(model.means_):
-        S = C if "tied" in structure else C[k]
-        yield stats.multivariate_normal(mean, S if structure in ("full", "tied") else S * np.eye(len(mean)))
+    covariances = as_matrices(model.solution_.structure, model.covariances_, *model.means_.shape)
+    for mean, S in zip(model.means_, covariances, strict=True):
+        yield stats.multivariate_normal(mean, S)
 
 
 # Densities
@@ -217,7 +218,7 @@ def test_far_away_a_student_t_doubts_more_than_a_gaussian():
     assert abs(t[1]) < abs(t[0]) + 60
 
 
-@pytest.mark.parametrize("structure", ["tied", "tied_diagonal"])
+@pytest.mark.parametrize("structure", TIED)
 @pytest.mark.parametrize("container", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 def test_where_log_odds_do_not_change_probabilities_do_not(structure, container):
     """Linear log-odds are constant along a direction: the squares that cancel must not be seen, however large."""
@@ -281,7 +282,7 @@ def test_draws_are_reproducible():
 # As a softmax regression
 
 
-@pytest.mark.parametrize("structure", ["tied", "tied_diagonal"])
+@pytest.mark.parametrize("structure", TIED)
 @pytest.mark.parametrize("estimate", ["mle", "map"])
 @pytest.mark.parametrize("load", [load_iris, load_wine])
 def test_a_tied_gaussian_is_a_softmax_regression(structure, estimate, load):
@@ -292,8 +293,8 @@ def test_a_tied_gaussian_is_a_softmax_regression(structure, estimate, load):
     np.testing.assert_allclose(softmax.predict_proba(X), model.predict_proba(X), rtol=0, atol=1e-12)
     np.testing.assert_allclose(softmax.predict_log_proba(X), model.predict_log_proba(X), rtol=1e-10, atol=1e-10)
     np.testing.assert_array_equal(softmax.predict(X), model.predict(X))
-    S = model.covariances_ if structure == "tied" else np.diag(model.covariances_)
-    coef = np.linalg.solve(S, model.means_.T).T
+    S = as_matrices(structure, model.covariances_, *model.means_.shape)
+    coef = np.linalg.solve(S[0], model.means_.T).T
     intercept = np.log(model.class_prior_) - 0.5 * np.einsum("kd,kd->k", coef, model.means_)
     # equal up to what is common to all classes
     np.testing.assert_allclose(softmax.coef_ - softmax.coef_[0], coef - coef[0], rtol=1e-7, atol=1e-9)
@@ -319,7 +320,7 @@ def test_a_class_without_rows_stays_impossible_in_the_softmax_regression():
     assert (softmax.predict_proba(NEW)[:, 3] == 0.0).all()
 
 
-@pytest.mark.parametrize("structure", ["full", "diagonal", "spherical"])
+@pytest.mark.parametrize("structure", [s for s in STRUCTURES if s not in TIED])
 def test_quadratic_log_odds_have_no_softmax_regression(structure):
     with pytest.raises(ValueError, match=rf"{structure}.*quadratic.*covariance='tied'"):
         fitted(structure, "mle").to_softmax()
@@ -350,7 +351,7 @@ def test_a_row_is_judged_alone(structure, estimate):
 
 
 @pytest.mark.parametrize("companion", [np.full(8, 1e45), np.full(8, np.nan)], ids=["far", "missing"])
-@pytest.mark.parametrize("structure", ["diagonal", "tied_diagonal"])
+@pytest.mark.parametrize("structure", DIAGONAL)
 def test_a_row_is_judged_alone_after_very_many_rows(structure, companion):
     """Degrees of freedom multiply what is lost in a logarithm: here they are some hundred thousand."""
     rows = np.random.default_rng(4).normal(size=(len(Y), 8)) + 0.2 * Y[:, None]

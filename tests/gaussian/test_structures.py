@@ -8,6 +8,8 @@ from tests.gaussian.naive_gaussian import (
     DIAGONAL,
     in_shape,
     is_tied,
+    mode,
+    n_free,
     naive_beliefs,
     naive_log_densities,
     shape,
@@ -119,14 +121,8 @@ def test_no_prior_is_maximum_likelihood(structure):
     means = np.array([X[y == k].mean(axis=0) for k in range(K - 1)])
     np.testing.assert_allclose(found.means[:-1], means, rtol=1e-13)
     residuals = [(X - means[y])[y == k] for k in range(K - 1)]
-    covariance = {
-        "full": [E.T @ E / len(E) for E in residuals],
-        "tied": [sum(E.T @ E for E in residuals) / len(X)],
-        "diagonal": [(E**2).mean(axis=0) for E in residuals],
-        "tied_diagonal": [sum((E**2).sum(axis=0) for E in residuals) / len(X)],
-        "spherical": [[(E**2).mean()] for E in residuals],
-    }[structure]
-    for j, expected in enumerate(covariance):
+    covariances = mode(structure, np.array([E.T @ E for E in residuals]), [len(E) for E in residuals])
+    for j, expected in enumerate([covariances] if is_tied(structure) else covariances):
         div = mode_divisor(STRUCTURES[structure], "mle", found.nu[j], K, D)
         np.testing.assert_allclose(found.Psi[j] / div, expected, rtol=1e-12, atol=1e-14)
 
@@ -361,11 +357,9 @@ def test_other_units_change_the_evidence_by_their_volume(structure):
 # Sizes and factors
 
 
-@pytest.mark.parametrize(
-    ("structure", "expected"),
-    {"full": 24, "tied": 6, "diagonal": 12, "tied_diagonal": 3, "spherical": 4}.items(),
-)
-def test_parameters_are_counted(structure, expected):
+@structures
+def test_parameters_are_counted(structure):
+    expected = n_free(structure, K, D)
     assert STRUCTURES[structure].n_parameters(K, D) == expected
     X, y, _ = data()
     Psi = updated(statistics_of(X, y, None, structure), prior_of(structure), STRUCTURES[structure]).Psi

@@ -20,6 +20,7 @@ from tests.storage.cases import SMALL, TABLE, X, Y, fitted, messy
 
 import posteriori as po
 from posteriori import kernels
+from posteriori.gaussian.structures import STRUCTURES
 from posteriori.storage import describe, load, save
 from posteriori.tables.encoder import TableEncoder
 
@@ -141,7 +142,7 @@ def test_bayesian_softmax(given: dict[str, Any], tmp_path: Path) -> None:
         assert_equal(model.as_prior(), other.as_prior())
 
 
-_COVARIANCES = ["auto", "full", "diagonal", "spherical", "tied", "tied_diagonal"]
+_COVARIANCES = ["auto", *STRUCTURES]
 
 
 @pytest.mark.parametrize("estimate", ["bayes", "map", "mle"])
