@@ -388,7 +388,7 @@ def test_probabilities_with_gaps_are_probabilities(problem, structure, estimate)
         assert_probabilities(model, X)
 
 
-@settings(deadline=None, max_examples=3)
+@settings(deadline=None, max_examples=2)
 @given(problems())
 def test_the_default_settings_take_anything(problem):
     X, y, K, new = problem

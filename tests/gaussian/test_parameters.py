@@ -368,5 +368,5 @@ def test_threads_do_not_matter(structure):
 def test_nothing_is_warned_of_on_ordinary_data():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for estimate in ("mle", "map", "bayes"):
+        for estimate in ("mle", "bayes"):
             fitted("auto", estimate, X=X[::2], y=Y[::2])
