@@ -15,7 +15,7 @@ from posteriori.gaussian.densities import draw, log_joint, within_reach
 from posteriori.gaussian.fit import MOST_SCATTER, GaussianFit, SeenRows
 from posteriori.gaussian.niw import RidgePrior
 from posteriori.gaussian.settings import gaussian_settings, structures_asked_for, validate_gaussian
-from posteriori.gaussian.statistics import ClassStatistics, Kind, class_statistics
+from posteriori.gaussian.statistics import SCATTERS, ClassStatistics, Kind, class_statistics
 from posteriori.gaussian.structures import STRUCTURES
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.parameters import require_count, seed_from
@@ -349,8 +349,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         kind = self._scatter_kind(K, features.shape[1], known)
         blocks = features.blocks(target, K, n_threads=usable_threads(self.n_jobs))
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
-            statistics = blocks.map_sum(class_statistics, K, kind, coarse=kind == "full")
-            if auto and kind == "full" and np.isnan(statistics.means).any():  # values are missing
+            statistics = blocks.map_sum(class_statistics, K, kind, coarse=SCATTERS[kind].by_class)
+            if auto and np.isnan(statistics.means).any():  # values are missing
                 statistics = blocks.map_sum(class_statistics, K, "diagonal")
         finite = np.isfinite(statistics.means).all() and np.isfinite(statistics.scatter).all()
         if not finite or not (statistics.complete or self._missing_allowed):
@@ -363,7 +363,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """How much must be known of the scatter."""
         if self.covariance != "auto":
             return STRUCTURES[self.covariance].scatter
-        only_variances = K * D**2 > MOST_SCATTER or (known is not None and known.kind == "diagonal")
+        only_variances = K * D**2 > MOST_SCATTER or (known is not None and not known.holds("full"))
         return "diagonal" if only_variances else "full"
 
     def _keep(self, blocks: Blocks, target: Target) -> KeptRows:
@@ -383,7 +383,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         if not before.holds(new.kind):
             raise ValueError(
                 f"covariance={self.covariance!r} needs more than was kept of the rows before, their "
-                f"{'variances' if before.kind == 'diagonal' else 'scatter within classes'}: fit all rows again."
+                f"{SCATTERS[before.kind].contents}: fit all rows again."
             )
         if seen.kept.n_seen > 0 and len(seen.kept.codes) == 0:
             self._require_nothing_sought()

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.special import gammaln, multigammaln
 
-from posteriori.gaussian.statistics import ClassStatistics, weighted_squares
+from posteriori.gaussian.statistics import SCATTERS, ClassStatistics
 from posteriori.parameters import Parameters, finite_numbers
 
 if TYPE_CHECKING:
@@ -179,10 +179,10 @@ def updated(statistics: ClassStatistics, prior: WishartPrior, structure: Structu
     n, means = statistics.present, statistics.means
     kappa = prior.kappa + n
     share = n / np.where(kappa > 0.0, kappa, 1.0)
-    S = statistics.reduced(structure.scatter)
-    squares = S.scatter + weighted_squares(structure.scatter, means, prior.kappa * share)  # kappa_0 n / kappa_n
+    S = statistics.reduced(structure.scatter).scatter
+    between = SCATTERS[structure.scatter].of_means(means, prior.kappa * share)  # with weights kappa_0 n / kappa_n
     nu = prior.nu + structure.counts(n, means.shape[1])
-    Psi = prior_scale(statistics, prior, structure) + structure.gathered(squares)
+    Psi = prior_scale(statistics, prior, structure) + structure.gathered(S + between)
     return Belief(structure, kappa, share * means, nu, Psi)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from posteriori.gaussian.niw import Belief
-from posteriori.gaussian.statistics import ClassStatistics, weighted_squares
+from posteriori.gaussian.statistics import SCATTERS, ClassStatistics
 from posteriori.gaussian.structure import Structure
 
 __all__ = ["ridge_mode"]
@@ -75,6 +75,6 @@ def _covariances(statistics: ClassStatistics, structure: Structure, means: np.nd
     n = statistics.present
     gap = np.where(n > 0.0, statistics.means - means, 0.0)
     counts = structure.counts(n, means.shape[1])
-    squares = statistics.reduced(structure.scatter).scatter + weighted_squares(structure.scatter, gap, n)
-    Psi = structure.gathered(squares)
-    return structure.divided(Psi, np.where(counts > 0.0, counts, 1.0))
+    S = statistics.reduced(structure.scatter).scatter
+    squares = structure.gathered(S + SCATTERS[structure.scatter].of_means(gap, n))
+    return structure.divided(squares, np.where(counts > 0.0, counts, 1.0))
