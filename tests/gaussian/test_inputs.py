@@ -281,7 +281,7 @@ def test_class_probabilities_may_be_given():
         ([-0.1, 0.6, 0.5], "class_prior must be probabilities"),
         ([np.nan, 0.5, 0.5], "class_prior must be probabilities"),
         ({0: 0.5, 1: 0.5}, r"class_prior.*\[2\] are missing"),
-        ({0: 0.2, 1: 0.3, 2: 0.4, 3: 0.1}, r"class_prior.*\[3\] are no classes"),
+        ({0: 0.2, 1: 0.3, 2: 0.4, 3: 0.1}, r"class_prior.*\[3\] are not classes"),
         ({0: 0.2, 1: 0.3, 2: "half"}, "class_prior.*must be numbers"),
         ("uniform", "class_prior='uniform' must be numbers"),
     ],

@@ -356,5 +356,5 @@ def test_another_estimate_may_be_asked_for_later():
 def test_a_prior_cannot_be_sought_later_by_rows_that_were_not_kept():
     """Maximum likelihood of a given structure has nothing to choose, and keeps no rows to choose it by."""
     model = gaussian(estimate="mle").partial_fit(X[ORDER[:160]], Y[ORDER[:160]])
-    with pytest.raises(ValueError, match="none were kept"):
+    with pytest.raises(ValueError, match="none of the earlier rows were kept"):
         model.set_params(estimate="bayes").partial_fit(X[ORDER[160:]], Y[ORDER[160:]])

@@ -1,9 +1,9 @@
-r"""Which prior, which covariance structure: chosen by how well every row is predicted from all others.
+r"""The choice of prior and covariance structure, by how well every row is predicted from all others.
 
 .. math:: \sum_n c_n \log p(y_n \mid x_n, \text{the other rows})
 
-is known in closed form (`left_out`) and judges what a classifier is for, y given x. The joint evidence judges
-the model of x as well, which is another matter and often a larger one; it is available, but not the default.
+is known in closed form (`left_out`) and judges what a classifier is for, y given x. The joint evidence judges the
+model of x as well, which often weighs more; it is available, but not the default.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ __all__ = ["Candidate", "Choice", "KeptRows", "StandardisedStatistics", "choose"
 # prior's own predictive; the prior covariance, in multiples of that within classes and of the variances of all rows.
 _CENTRE = np.log([0.1, 10.0, 1.0, 0.1])
 _BELIEF = np.array([3.0, 3.0, 2.0, 3.0])
-"""A weak belief about their logarithms, sd: where rows cannot tell them apart they stay in reason."""
+"""Standard deviations of a weak belief about their logarithms, for rows that hardly determine them."""
 _BOUNDS = (np.log([1e-4, 1e-2, 1e-3, 1e-7]), np.log([1e4, 1e6, 1e3, 1e3]))
 _STARTS = [np.log([kappa, v, 1.0, 0.1]) for kappa, v in ((0.1, 3), (0.1, 30), (0.1, 300), (2, 3), (2, 300))]
 _JOINT = [0, 1, 3]
-"""Those that the joint evidence chooses: a prior may not be drawn from the rows that it is judged by."""
+"""Positions of those that the joint evidence chooses: it may not judge a prior by the rows that made it."""
 _SMALLEST_SPREAD = 1e-3
 """Bound on the prior covariance when it is chosen by the joint evidence, which can grow without end as it falls."""
 
 _LEAST_VARIANCE = 1e-304
-"""Squares below have lost their digits."""
+"""Variances below have lost digits."""
 _LEFT_OUT_WORK = 1e8
-"""Products for one look at all rows left out; beyond, some of the rows are looked at."""
+"""Products spent to leave out every row once; where all rows would cost more, a sample is left out."""
 _FEWEST_LEFT_OUT, _MOST_LEFT_OUT = 500, 4000
 _ROWS_TO_SHARE = 256
-"""Rows worth a thread."""
+"""Rows for which one more thread pays."""
 
 
 @dataclass(frozen=True)
 class KeptRows:
-    """A random sample of the rows, each as likely as any other, to judge priors by; stored with no rows."""
+    """A random sample of the rows, by which priors are judged; the fields are those of stored files."""
 
     X: np.ndarray
     codes: np.ndarray
@@ -70,7 +70,7 @@ class KeptRows:
         )
 
     def without_rows(self) -> KeptRows:
-        """None of the rows, only how many were seen: as it is stored."""
+        """An empty sample of as many rows seen: rows are not stored."""
         none = slice(0, 0)
         return KeptRows(self.X[none].copy(), self.codes[none], self.weights[none], self.n_seen)
 
@@ -99,7 +99,7 @@ class StandardisedStatistics:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A structure with its prior, and how it fares with rows left out."""
+    """A structure with its prior, and its losses on left-out rows."""
 
     structure: Structure
     standardised: StandardisedStatistics
@@ -111,7 +111,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The candidate chosen, and why."""
+    """The candidate that was chosen, and the reason."""
 
     candidate: Candidate
     reason: str
@@ -122,7 +122,7 @@ class Choice:
 
 
 def choose(statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings) -> Choice:
-    """The prior of each structure, and the structure: the simplest within one standard error of the best."""
+    """Choose the prior of each structure, then the simplest structure within one standard error of the best."""
     K, D = statistics.means.shape
     work = K * max(structure.left_out_work(D) for structure in settings.structures)
     kept = kept.at_most(int(np.clip(_LEFT_OUT_WORK / work, _FEWEST_LEFT_OUT, _MOST_LEFT_OUT)))
@@ -163,7 +163,7 @@ def _as_good(candidate: Candidate, best: Candidate, weights: np.ndarray) -> bool
 def _candidate(
     statistics: ClassStatistics, structure: Structure, kept: KeptRows, settings: GaussianSettings, scored: bool
 ) -> Candidate:
-    """The structure with the prior asked for, or the best one; scored if that is what chooses it, or if asked."""
+    """The structure with the prior that was asked for, or the best one, and its losses where they are needed."""
     D = statistics.means.shape[1]
     given = settings.prior if isinstance(settings.prior, NormalInverseWishartPrior) else None
     standardised = StandardisedStatistics(statistics, None if given is None else given.origin(D), structure)

@@ -47,8 +47,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     One class for what is known as Gaussian naive Bayes (`covariance="diagonal"`), linear ("tied") and quadratic
     ("full") discriminant analysis. By default all parameters are integrated out: classes have Student t densities, and
-    probabilities know how few rows they rest on. One pass over the data gives all statistics; of a data set on disk a
-    second one takes a sample of the rows, where a structure or a prior is to be judged by it.
+    probabilities are as uncertain as few rows make them. One pass over the data gives all statistics; a data set on
+    disk is read once more for a sample of its rows, where a structure or a prior is judged by it.
 
     Parameters
     ----------
@@ -87,6 +87,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         proper prior, Schwarz's approximation (BIC).
     solution_ : GaussianSolution
         Structure, scores of the structures, hyperparameters, ridges.
+    fitted_ : GaussianFit
+        All of the above and the densities of the classes, as one object.
+    seen_ : SeenRows
+        What is kept of the rows: their statistics, and a sample of at most 4,000 of them.
     classes_, n_features_in_, feature_names_in_
 
     Notes
@@ -171,8 +175,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> GaussianClassifier:
         """Add rows to those seen so far, by `fit` or `partial_fit`: the result is that of all rows at once.
 
-        Statistics merge exactly, in any order. Priors and structure are chosen anew when they are next asked for; of
-        the rows themselves at most 4,000, each as likely as any other, are kept for that.
+        Statistics merge exactly, in any order, and that is all a call does. The prior and the structure are chosen anew
+        when the fit is next read, by a prediction or an attribute such as `means_`. For that a random sample of at
+        most 4,000 rows is kept.
 
         Parameters
         ----------
@@ -200,7 +205,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         known = None if seen is None else seen.statistics
         statistics, kept, _ = self._read(features, target, known)
         if seen is not None:
-            statistics, kept = self._added(seen, statistics, kept)
+            statistics, kept = self._merged(seen, statistics, kept)
         else:
             remember_features(self, features, named)
         self.seen_ = SeenRows(statistics, kept, target.classes, settings)
@@ -266,12 +271,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             structure = self.solution_.structure
             if self.fitted_.densities.student:
                 raise ValueError(
-                    "estimate='bayes' gives Student t classes, whose log-odds are not linear in x: there is no softmax "
-                    "regression like it. Use estimate='map'."
+                    "estimate='bayes' gives Student t classes, whose log-odds are not linear in x: no softmax "
+                    "regression has the same probabilities. Use estimate='map'."
                 )
+            tied = " or ".join(repr(name) for name, other in STRUCTURES.items() if other.tied)
             raise ValueError(
-                f"Classes with a covariance of their own ({structure!r}) have log-odds that are quadratic in x: there "
-                "is no softmax regression like it. Use covariance='tied' or 'tied_diagonal'."
+                f"Classes with a covariance of their own ({structure!r}) have log-odds that are quadratic in x: no "
+                f"softmax regression has the same probabilities. Use covariance={tied}."
             )
         model = SoftmaxRegression(classes=None if self.classes is None else list(self.classes))
         coef, intercept = linear[0], linear[1] - linear[0] @ self.fitted_.densities.origin
@@ -287,7 +293,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return int(found[0])
 
     def _finished(self, X: Any, finish: Callable[[np.ndarray], Any]) -> np.ndarray:
-        """Logits turned into what is asked for, in place: block by block, and again from the whole if that fails."""
+        """Probabilities or their logarithms, made of logits in place: by blocks, or of all rows where a block fails."""
         features = read_for_prediction(self, X, self.device)
         F = self._map_rows(features, finish)
         if np.isnan(F).any():
@@ -296,7 +302,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return F
 
     def _logits(self, X: Any) -> np.ndarray:
-        """What log p(k | x) is up to a number for each row, (K, n)."""
+        """The logarithm of p(k | x) up to a number for each row, (K, n)."""
         return self._logits_of(read_for_prediction(self, X, self.device))
 
     def _logits_of(self, features: AnyFeatures) -> np.ndarray:
@@ -328,7 +334,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             if np.isfinite(best).all():
                 return F
             _require_finite(features, missing_allowed=densities.covariance_structure.missing_allowed)
-            # finite, but so far away that squares overflow: judged from as far as can be told
+            # finite, but so far away that squares overflow: such rows are moved to where they do not
             far = np.flatnonzero(~np.isfinite(best))
             F[:, far] = log_joint(within_reach(as_dense(blocks.take(far)), densities), densities)
         return np.where(np.isnan(F), densities.log_prior[:, None], F)
@@ -357,18 +363,18 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             _require_finite(features, missing_allowed=self._missing_allowed)
         if not finite:
             raise ValueError("X holds values so large that their squares overflow: rescale it.")
-        return statistics, self._keep(blocks, target), blocks.n_passes
+        return statistics, self._sampled(blocks, target), blocks.n_passes
 
     def _scatter_kind(self, K: int, D: int, known: ClassStatistics | None) -> Kind:
-        """How much must be known of the scatter."""
+        """The kind of scatter that is needed."""
         if self.covariance != "auto":
             return STRUCTURES[self.covariance].scatter
         only_variances = K * D**2 > MOST_SCATTER or (known is not None and not known.holds("full"))
         return "diagonal" if only_variances else "full"
 
-    def _keep(self, blocks: Blocks, target: Target) -> KeptRows:
+    def _sampled(self, blocks: Blocks, target: Target) -> KeptRows:
         """A sample of the rows to judge priors by; a row with soft labels counts once for each class it may be of."""
-        most = _MOST_KEPT if self._judges else 0
+        most = _MOST_KEPT if self._leaves_rows_out else 0
         X, Y, c = blocks.some(most, self._rng())
         X = as_dense(X)
         weights = np.ones(len(X)) if c is None else c
@@ -377,34 +383,35 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         n, k = np.nonzero(Y)
         return KeptRows(X[n], k, weights[n] * Y[n, k], target.n_counted).at_most(most)
 
-    def _added(self, seen: SeenRows, new: ClassStatistics, kept: KeptRows) -> tuple[ClassStatistics, KeptRows]:
+    def _merged(self, seen: SeenRows, new: ClassStatistics, kept: KeptRows) -> tuple[ClassStatistics, KeptRows]:
         """The statistics and the sample of the rows seen before and of new ones."""
         before = seen.statistics
         if not before.holds(new.kind):
             raise ValueError(
-                f"covariance={self.covariance!r} needs more than was kept of the rows before, their "
-                f"{SCATTERS[before.kind].contents}: fit all rows again."
+                f"covariance={self.covariance!r} needs more than is known of the earlier rows, of which only the "
+                f"{SCATTERS[before.kind].contents} was kept: fit all rows again."
             )
         if seen.kept.n_seen > 0 and len(seen.kept.codes) == 0:
             self._require_nothing_sought()
         return before.reduced(new.kind) + new, seen.kept.merged(kept, _MOST_KEPT, self._rng())
 
     @property
-    def _judges(self) -> bool:
-        """Whether anything is to be chosen by left-out rows."""
+    def _leaves_rows_out(self) -> bool:
+        """Whether a structure or a prior is judged by left-out rows."""
         return self.covariance == "auto" or not (self.estimate == "mle" or isinstance(self.prior, RidgePrior))
 
     def _require_nothing_sought(self) -> None:
-        """Raise if covariance or prior is to be chosen by rows."""
-        sought = {}  # each with what needs no rows
+        """Raise if the covariance or the prior is to be chosen by left-out rows."""
+        sought = {}  # each with a setting that needs no rows
         if self.covariance == "auto":
             sought["covariance='auto'"] = "a covariance that is not 'auto'"
         if self.estimate != "mle" and self.prior == "predictive":
             sought["prior='predictive'"] = "prior='evidence'"
         if sought:
             raise ValueError(
-                f"{' and '.join(sought)} {'is' if len(sought) == 1 else 'are'} chosen by left-out rows, and of the "
-                "rows before none were kept: a stored model has none, nor has one that had nothing to choose by them. "
+                f"{' and '.join(sought)} {'is' if len(sought) == 1 else 'are'} chosen by left-out rows, but "
+                "none of the earlier rows were kept: neither a stored model keeps rows, nor one that chose nothing by "
+                "them. "
                 f"Fit all rows again, or set {' and '.join(sought.values())}."
             )
 

@@ -171,7 +171,7 @@ def _listed(labels: list[Any], most: int = 5) -> str:
 def fit_gaussian(
     statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings, classes: np.ndarray
 ) -> GaussianFit:
-    """Choose structure and prior where they are left open, and derive everything from them."""
+    """The fit: structure and prior are chosen where they are left open, and all else follows from them."""
     frequencies = settings.frequencies(statistics.counts)
     class_prior = frequencies / frequencies.sum()
     if isinstance(settings.prior, RidgePrior):

@@ -1,4 +1,4 @@
-r"""What a Gaussian classifier needs of its data: count, mean and scatter of every class, in one pass.
+r"""The statistics of Gaussian classes: count, mean and scatter of every class, from one pass over the rows.
 
 .. math:: n_k = \sum_n c_n Y_{nk}, \quad \bar x_k = \frac{1}{n_k} \sum_n c_n Y_{nk} x_n, \quad
           S_k = \sum_n c_n Y_{nk} (x_n - \bar x_k)(x_n - \bar x_k)^\top.
@@ -28,10 +28,10 @@ Kind = Literal["full", "pooled", "diagonal"]
 """Which scatter is kept: a matrix per class, one matrix for all classes, or variances per class."""
 
 _PART_BYTES = 4 << 20
-"""Rows of a sparse matrix written out at a time."""
+"""Bytes of the rows of a sparse matrix that are made dense at a time."""
 
 _FEW_CLASSES = 16
-"""Products with one column per class are cheap."""
+"""Classes for which products with one column for each of them are cheap."""
 
 _CLOSE = 0.999
 """Share of the sum of squares about the origin that may be due to its distance from the mean: 3 digits."""
@@ -95,7 +95,7 @@ class Scatter(ABC):
 class _Matrices(Scatter):
     """A matrix for each class, (K, D, D)."""
 
-    contents = "scatter of each class"
+    contents = "scatter matrix of each class"
     by_class = True
 
     def shape(self, K: int, D: int) -> tuple[int, ...]:
@@ -130,7 +130,7 @@ class _Matrices(Scatter):
 class _PooledMatrix(_Matrices):
     """One matrix for all classes, (D, D)."""
 
-    contents = "scatter within classes"
+    contents = "scatter matrix within classes"
     by_class = False
 
     def shape(self, K: int, D: int) -> tuple[int, ...]:
@@ -160,7 +160,7 @@ class _PooledMatrix(_Matrices):
 class _Variances(Scatter):
     """Variances for each class, (K, D)."""
 
-    contents = "variances"
+    contents = "variance of each feature"
     missing_allowed = True
 
     def shape(self, K: int, D: int) -> tuple[int, ...]:
