@@ -131,11 +131,18 @@ def test_the_evidence_of_maximum_likelihood_is_schwarz_s(structure):
 
 
 @structures
-@pytest.mark.parametrize("estimate", ["mle", "bayes", pytest.param("map", marks=pytest.mark.slow)])
-def test_a_weight_is_a_number_of_repetitions(structure, estimate):
+@pytest.mark.parametrize(
+    ("estimate", "prior"),
+    [
+        ("mle", "predictive"),
+        ("map", NormalInverseWishartPrior()),
+        pytest.param("bayes", "predictive", marks=pytest.mark.slow),
+    ],
+)
+def test_a_weight_is_a_number_of_repetitions(structure, estimate, prior):
     c = np.random.default_rng(1).integers(0, 4, len(Y))
-    model = fitted(structure, estimate, sample_weight=c)
-    other = fitted(structure, estimate, X=np.repeat(X, c, axis=0), y=np.repeat(Y, c))
+    model = fitted(structure, estimate, prior, sample_weight=c)
+    other = fitted(structure, estimate, prior, X=np.repeat(X, c, axis=0), y=np.repeat(Y, c))
     np.testing.assert_allclose(model.means_, other.means_, rtol=1e-9)
     assert_same_covariances(matrices(model), matrices(other), rtol=1e-8)
     np.testing.assert_allclose(model.class_prior_, other.class_prior_, rtol=1e-12)

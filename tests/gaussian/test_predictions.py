@@ -18,13 +18,21 @@ ESTIMATES = ("mle", "map", "bayes")
 INVARIANT = [structure for structure in STRUCTURES if shape(structure) != "spherical"]
 structures = pytest.mark.parametrize("structure", STRUCTURES)
 estimates = pytest.mark.parametrize("estimate", ESTIMATES)
-sought = pytest.mark.parametrize(  # where a prior is sought again in every fit
-    "estimate", ["mle", "bayes", pytest.param("map", marks=pytest.mark.slow)]
-)
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::2], Y[::2]
 NEW = X[:40] + np.random.default_rng(0).normal(scale=0.7, size=(40, 4))
 PRIOR = NormalInverseWishartPrior(mean=[5, 3, 4, 1], kappa=0.4, nu=7.5, scale=0.9, concentration=0.5)
+
+
+DEFAULT = NormalInverseWishartPrior()
+
+
+def refitted(names):
+    """For tests that fit again: to seek a prior each time is slow, one structure alone stands for it."""
+    cases = [(name, "mle", "predictive") for name in names] + [(name, "map", DEFAULT) for name in names]
+    cases += [("tied", "bayes", "predictive")]
+    cases += [pytest.param(name, "bayes", "predictive", marks=pytest.mark.slow) for name in names if name != "tied"]
+    return pytest.mark.parametrize(("structure", "estimate", "prior"), cases)
 
 
 def fitted(structure, estimate="bayes", prior="predictive", X=X, y=Y, **options):
@@ -147,11 +155,10 @@ def test_log_odds_are_antisymmetric_differences_of_log_probabilities(structure, 
             np.testing.assert_array_equal(odds, -model.log_odds(NEW, j, i))
 
 
-@structures
-@sought
-def test_methods_agree_with_each_other(structure, estimate):
+@refitted(STRUCTURES)
+def test_methods_agree_with_each_other(structure, estimate, prior):
     names = np.array(["b", "c", "a"])  # labels whose order is another
-    model = fitted(structure, estimate, y=names[Y])
+    model = fitted(structure, estimate, prior, y=names[Y])
     assert model.classes_.tolist() == ["a", "b", "c"]
     P, L, J = model.predict_proba(NEW), model.predict_log_proba(NEW), model.predict_joint_log_proba(NEW)
     np.testing.assert_allclose(np.exp(L), P, rtol=0, atol=1e-12)
@@ -163,10 +170,9 @@ def test_methods_agree_with_each_other(structure, estimate):
     assert model.score(X, names[Y]) == np.mean(model.predict(X) == names[Y])
 
 
-@structures
-@sought
-def test_two_classes_have_one_decision_the_log_odds_of_the_second(structure, estimate):
-    model = fitted(structure, estimate, X=X[Y > 0], y=Y[Y > 0])
+@refitted(STRUCTURES)
+def test_two_classes_have_one_decision_the_log_odds_of_the_second(structure, estimate, prior):
+    model = fitted(structure, estimate, prior, X=X[Y > 0], y=Y[Y > 0])
     decisions = model.decision_function(NEW)
     assert decisions.shape == (40,)
     np.testing.assert_allclose(decisions, model.log_odds(NEW, 2, 1), rtol=1e-12)
@@ -369,11 +375,10 @@ def test_sparse_rows_are_judged_like_dense_ones(structure, estimate):
     np.testing.assert_allclose(model.score_samples(rows), model.score_samples(NEW), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("structure", INVARIANT)
-@sought
-def test_units_and_origins_of_columns_do_not_matter(structure, estimate):
+@refitted(INVARIANT)
+def test_units_and_origins_of_columns_do_not_matter(structure, estimate, prior):
     units, origins = np.array([1e-6, 3.0, 1e4, 0.1]), np.array([1e-3, -700.0, 1e7, 0.0])
-    model, other = (fitted(structure, estimate, X=rows) for rows in (X, X * units + origins))
+    model, other = (fitted(structure, estimate, prior, X=rows) for rows in (X, X * units + origins))
     np.testing.assert_allclose(
         other.predict_log_proba(NEW * units + origins), model.predict_log_proba(NEW), rtol=1e-6, atol=1e-6
     )
@@ -382,33 +387,25 @@ def test_units_and_origins_of_columns_do_not_matter(structure, estimate):
     assert other.log_evidence_ + jacobian == pytest.approx(model.log_evidence_, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("structure", "estimate"),
-    [
-        ("auto", "mle"),
-        *((structure, "bayes") for structure in STRUCTURES),
-        *(pytest.param("auto", estimate, marks=pytest.mark.slow) for estimate in ("map", "bayes")),
-    ],
-)
-def test_the_order_of_rows_does_not_matter(structure, estimate):
+@refitted([*STRUCTURES, "auto"])
+def test_the_order_of_rows_does_not_matter(structure, estimate, prior):
     order = np.random.default_rng(2).permutation(len(Y))
-    model, other = (fitted(structure, estimate, X=X[rows], y=Y[rows]) for rows in (slice(None), order))
+    model, other = (fitted(structure, estimate, prior, X=X[rows], y=Y[rows]) for rows in (slice(None), order))
     assert other.solution_.structure == model.solution_.structure
     np.testing.assert_allclose(other.means_, model.means_, rtol=1e-8)
     np.testing.assert_allclose(other.predict_log_proba(NEW), model.predict_log_proba(NEW), rtol=1e-8, atol=1e-8)
 
 
-@structures
-@sought
-def test_names_of_classes_and_order_of_columns_do_not_matter(structure, estimate):
+@refitted(STRUCTURES)
+def test_names_of_classes_and_order_of_columns_do_not_matter(structure, estimate, prior):
     names, columns = np.array([2, 0, 1]), np.array([3, 0, 2, 1])
-    model = fitted(structure, estimate) if estimate == "map" else shared(structure, estimate)
-    relabelled = fitted(structure, estimate, y=names[Y])
+    model = fitted(structure, estimate, prior)
+    relabelled = fitted(structure, estimate, prior, y=names[Y])
     np.testing.assert_allclose(
         relabelled.predict_log_proba(NEW)[:, names], model.predict_log_proba(NEW), rtol=1e-8, atol=1e-8
     )
     np.testing.assert_allclose(relabelled.means_[names], model.means_, rtol=1e-8)
-    moved = fitted(structure, estimate, X=X[:, columns])
+    moved = fitted(structure, estimate, prior, X=X[:, columns])
     np.testing.assert_allclose(
         moved.predict_log_proba(NEW[:, columns]), model.predict_log_proba(NEW), rtol=1e-8, atol=1e-8
     )
