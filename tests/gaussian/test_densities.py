@@ -5,11 +5,12 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 from scipy.special import logsumexp
-from tests.gaussian.naive_gaussian import DIAGONAL, TIED, NaiveBelief, naive_log_densities
+from tests.gaussian.naive_gaussian import DIAGONAL, TIED, NaiveBelief, is_tied, naive_log_densities, shape
 
 from posteriori.gaussian.densities import class_densities, draw, log_joint, log_likelihood
+from posteriori.gaussian.niw import Belief
 from posteriori.gaussian.statistics import class_statistics
-from posteriori.gaussian.structures import STRUCTURES, Belief, is_tied, scatter_kind, shape
+from posteriori.gaussian.structures import STRUCTURES
 from posteriori.maths import softmax
 from posteriori.rows import memory
 from posteriori.rows.memory import MemoryBlocks
@@ -32,40 +33,40 @@ def belief_of(structure, D=3, apart=2.0, nu=14.0, missing=False, seed=0):
     elif shape(structure) == "spherical":
         Psi = np.einsum("jdd->j", Psi)[:, None]
     kappa, nus = rng.uniform(0.5, 9.0, (K, width)), nu + D + rng.uniform(0.0, 5.0, (J, width))
-    return Belief(structure, kappa, apart * rng.normal(size=(K, D)), nus, Psi)
+    return Belief(STRUCTURES[structure], kappa, apart * rng.normal(size=(K, D)), nus, Psi)
 
 
 def units(structure, D):
     """Origin and scale of the coordinates of the belief; one scale for all where there is but one variance."""
     rng = np.random.default_rng(7)
     scale = rng.uniform(0.2, 5.0, D)
-    return rng.normal(size=D) * 4.0, np.full(D, 0.3) if structure == "spherical" else scale
+    return rng.normal(size=D) * 4.0, np.full(D, 0.3) if shape(structure) == "spherical" else scale
 
 
 def densities_of(belief, estimate, log_prior=LOG_PRIOR):
-    return class_densities(belief, estimate, log_prior, *units(belief.structure, belief.means.shape[1]))
+    return class_densities(belief, estimate, log_prior, *units(belief.structure.name, belief.means.shape[1]))
 
 
 def rows_near(belief, n=40, seed=1):
     """Rows about each of the means, in the units of the data."""
     rng = np.random.default_rng(seed)
     D = belief.means.shape[1]
-    origin, scale = units(belief.structure, D)
+    origin, scale = units(belief.structure.name, D)
     return origin + (belief.means[np.arange(n) % K] + 2.0 * rng.normal(size=(n, D))) / scale
 
 
 def naive_joint(X, belief, estimate):
     """In the coordinates of the belief; densities of x are larger by the scale of each value that is there."""
     D = X.shape[1]
-    origin, scale = units(belief.structure, D)
+    origin, scale = units(belief.structure.name, D)
     each = []
     for k in range(K):
-        j = 0 if is_tied(belief.structure) else k
-        Psi = belief.Psi[j, 0] if belief.structure == "spherical" else belief.Psi[j]
+        j = 0 if is_tied(belief.structure.name) else k
+        Psi = belief.Psi[j, 0] if shape(belief.structure.name) == "spherical" else belief.Psi[j]
         kappa, nu = (np.broadcast_to(a, D) for a in (belief.kappa[k], belief.nu[j]))
         each.append(NaiveBelief(kappa, belief.means[k], nu, Psi))
     log_scale = ~np.isnan(X) @ np.log(scale)
-    return (naive_log_densities((X - origin) * scale, each, belief.structure, estimate) + log_scale[:, None]).T
+    return (naive_log_densities((X - origin) * scale, each, belief.structure.name, estimate) + log_scale[:, None]).T
 
 
 def assert_digits(belief, estimate, apart):
@@ -232,7 +233,7 @@ def test_the_likelihood_from_statistics_is_the_sum_over_rows(structure, estimate
     rng = np.random.default_rng(0)
     X, y, c = rows_near(belief), rng.integers(0, K, 40), rng.uniform(0.0, 2.0, 40)
     densities = densities_of(belief, estimate)
-    statistics = class_statistics(X, y, c, K, "full" if detail == "full" else scatter_kind(structure))
+    statistics = class_statistics(X, y, c, K, "full" if detail == "full" else STRUCTURES[structure].scatter)
     expected = c @ log_joint(X, densities)[y, np.arange(40)]
     assert log_likelihood(statistics, densities) == pytest.approx(expected, rel=1e-12)
 
@@ -261,7 +262,7 @@ def test_the_likelihood_of_what_is_there(structure):
 # Draws
 
 
-N_DRAWS = 100_000
+N_DRAWS = 40_000
 
 
 def drawn(structure, estimate, missing=False):
@@ -290,7 +291,8 @@ def test_draws_have_the_moments_and_the_frequencies_of_the_classes(structure, es
     i, j = np.triu_indices(3)
     for k in range(K):
         kappa, nu = belief.kappa[k, 0], belief.nu[0 if is_tied(structure) else k, 0]
-        extra = {"full": 5, "tied": 4 + K, "diagonal": 3, "tied_diagonal": 2 + K, "spherical": 5}[structure]
+        sharing = K if is_tied(structure) else 1
+        extra = {"full": 4 + sharing, "diagonal": 2 + sharing, "spherical": 2 + 3 * sharing}[shape(structure)]
         v = nu - 2 if shape(structure) == "full" else nu
         variance = {"bayes": (kappa + 1) / kappa / (v - 2), "map": 1 / (nu + extra), "mle": 1 / nu}[estimate]
         own = Z[codes == k] / np.sqrt(variance)

@@ -12,15 +12,18 @@ from tests.gaussian.naive_gaussian import (
 )
 
 from posteriori.gaussian.left_out import LeftOut, left_out_log_density
+from posteriori.gaussian.niw import WishartPrior, log_evidence
 from posteriori.gaussian.statistics import class_statistics
-from posteriori.gaussian.structures import STRUCTURES, WishartPrior, log_evidence
+from posteriori.gaussian.structures import STRUCTURES
 
 K, D = 4, 3
 ESTIMATES = ("bayes", "map", "mle")
 PSI = np.array([[0.6, 0.2, -0.1], [0.2, 0.4, 0.1], [-0.1, 0.1, 0.3]])
 structures = pytest.mark.parametrize("structure", STRUCTURES)
 estimates = pytest.mark.parametrize("estimate", ESTIMATES)
-pooled_or_not = pytest.mark.parametrize("pooled", [0.0, 0.3], ids=["own", "pooled"])
+pooled_or_weighted = pytest.mark.parametrize(
+    ("pooled", "weighted"), [(0.0, True), (0.3, False)], ids=["own, weighted", "pooled, unweighted"]
+)
 
 
 def data(n=24, seed=0, missing=0.0):
@@ -43,7 +46,7 @@ def prior_of(structure, estimate, pooled=0.0):
 def left_out(X, y, c, structure, estimate, prior, some=slice(None)):
     rows = LeftOut(X[some], y[some], np.minimum(c, 1.0)[some], c[some])
     statistics = class_statistics(X, y, c, K, "diagonal" if np.isnan(X).any() else "full")
-    return left_out_log_density(statistics, prior, structure, estimate, rows)
+    return left_out_log_density(statistics, prior, STRUCTURES[structure], estimate, rows)
 
 
 def formed_again(X, y, c, structure, estimate, prior):
@@ -61,8 +64,7 @@ def formed_again(X, y, c, structure, estimate, prior):
 
 @structures
 @estimates
-@pooled_or_not
-@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+@pooled_or_weighted
 def test_leaving_a_row_out_is_forming_the_belief_without_it(structure, estimate, pooled, weighted):
     X, y, c = data()
     c = c if weighted else np.ones(len(X))
@@ -79,8 +81,7 @@ def test_leaving_a_row_out_is_forming_the_belief_without_it(structure, estimate,
 
 @pytest.mark.parametrize("structure", DIAGONAL)
 @estimates
-@pooled_or_not
-@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+@pooled_or_weighted
 def test_missing_values_are_left_out_with_the_row(structure, estimate, pooled, weighted):
     """Down to the last value of a feature in a class, and a row that has none."""
     X, y, c = data(missing=0.35)
@@ -105,7 +106,7 @@ def test_the_density_of_a_left_out_row_is_the_evidence_it_adds(structure, seed):
     for n in range(len(X)):
         rest = np.arange(len(X)) != n
         with_row, without = (
-            log_evidence(class_statistics(Z, t, None, K, "full"), prior, structure, None)
+            log_evidence(class_statistics(Z, t, None, K, "full"), prior, STRUCTURES[structure], None)
             for Z, t in ((X, y), (X[rest], y[rest]))
         )
         assert found[n, y[n]] == pytest.approx(with_row - without, abs=1e-9)
@@ -150,7 +151,7 @@ def test_nothing_taken_away_is_the_prediction_of_the_row_itself(structure):
     X, y, c = data()
     prior = prior_of(structure, "bayes", pooled=0.2)
     rows = LeftOut(X, y, np.zeros(len(X)), c)
-    found = left_out_log_density(class_statistics(X, y, c, K, "full"), prior, structure, "bayes", rows)
+    found = left_out_log_density(class_statistics(X, y, c, K, "full"), prior, STRUCTURES[structure], "bayes", rows)
     beliefs = naive_beliefs(X, y, c, K, prior, structure)
     np.testing.assert_allclose(found, naive_log_densities(X, beliefs, structure, "bayes"), rtol=1e-10)
 

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.base import clone
+from tests.gaussian.naive_gaussian import shape
 
 from posteriori import GaussianClassifier, NormalInverseWishartPrior, RidgePrior
 from posteriori.gaussian.densities import class_densities, log_joint
+from posteriori.gaussian.niw import updated
 from posteriori.gaussian.statistics import class_statistics
-from posteriori.gaussian.structures import STRUCTURES, shape, updated
+from posteriori.gaussian.structures import STRUCTURES
 
 D = 3
 PSI = np.array([[2.0, 0.5, -0.3], [0.5, 1.0, 0.2], [-0.3, 0.2, 0.7]])
@@ -17,8 +19,8 @@ ONES = np.ones(D)
 structures = pytest.mark.parametrize("structure", STRUCTURES)
 
 
-def within(prior, structure="full", unit=ONES, variance=VARIANCE):
-    return prior.within(structure, unit, variance)
+def in_units(prior, structure="full", unit=ONES, variance=VARIANCE):
+    return prior.in_units(STRUCTURES[structure], unit, variance)
 
 
 def default_mean(prior, structure):
@@ -35,7 +37,7 @@ def default_mean(prior, structure):
 @pytest.mark.parametrize("more", [0.0, 1.0, 7.5])
 def test_covariances_are_expected_to_have_the_variances_of_all_rows(structure, more):
     least = D + 2 if shape(structure) == "full" else 3
-    prior = within(NormalInverseWishartPrior(nu=least + more if more else None), structure)
+    prior = in_units(NormalInverseWishartPrior(nu=least + more if more else None), structure)
     assert prior.nu == least + more
     assert prior.kappa == 1.0
     assert prior.pooled == 0.0
@@ -47,14 +49,14 @@ def test_covariances_are_expected_to_have_the_variances_of_all_rows(structure, m
 def test_few_degrees_of_freedom_have_no_expectation_but_a_scale(structure):
     """nu - D - 1 is negative: one takes its place."""
     least = D - 1.0 if shape(structure) == "full" else 0.0
-    prior = within(NormalInverseWishartPrior(nu=least + 0.1), structure)
+    prior = in_units(NormalInverseWishartPrior(nu=least + 0.1), structure)
     expected = {"full": np.diag(VARIANCE), "diagonal": VARIANCE, "spherical": VARIANCE.mean()}[shape(structure)]
     np.testing.assert_allclose(prior.scale, expected, rtol=1e-12)
 
 
 @structures
 def test_constant_columns_are_expected_to_have_some_variance(structure):
-    prior = within(NormalInverseWishartPrior(), structure, variance=np.zeros(D))
+    prior = in_units(NormalInverseWishartPrior(), structure, variance=np.zeros(D))
     expected = {"full": np.eye(D), "diagonal": np.ones(D), "spherical": 1.0}[shape(structure)]
     np.testing.assert_array_equal(prior.scale, expected)
 
@@ -72,7 +74,7 @@ def test_constant_columns_are_expected_to_have_some_variance(structure):
     ],
 )
 def test_a_scale_is_a_number_variances_or_a_matrix(structure, scale, expected):
-    prior = within(NormalInverseWishartPrior(kappa=3, nu=4, scale=scale), structure)
+    prior = in_units(NormalInverseWishartPrior(kappa=3, nu=4, scale=scale), structure)
     assert prior.kappa == 3.0
     assert prior.nu == 4.0
     np.testing.assert_array_equal(prior.scale, expected)
@@ -98,19 +100,19 @@ def test_densities_are_those_of_the_data_whatever_the_units_of_the_fit(structure
     given = {"full": PSI, "diagonal": VARIANCE / 3, "spherical": 1.7}[shape(structure)]
     prior = NormalInverseWishartPrior(kappa=0.4, nu=5.5, scale=None if scale is None else given)
     found = []
-    for unit in (ONES, np.full(D, 0.01) if structure == "spherical" else np.array([10.0, 1e-3, 5.0])):
+    for unit in (ONES, np.full(D, 0.01) if shape(structure) == "spherical" else np.array([10.0, 1e-3, 5.0])):
         statistics = class_statistics(X / unit, y, None, 2, "full")
-        belief = updated(statistics, within(prior, structure, unit), structure)
+        belief = updated(statistics, in_units(prior, structure, unit), STRUCTURES[structure])
         found.append(log_joint(X, class_densities(belief, "bayes", np.zeros(2), np.zeros(D), 1.0 / unit)))
     np.testing.assert_allclose(*found, rtol=1e-11)
 
 
 @structures
 def test_scales_are_divided_by_the_squares_of_units(structure):
-    unit = np.full(D, 4.0) if structure == "spherical" else np.array([2.0, 0.5, 10.0])
+    unit = np.full(D, 4.0) if shape(structure) == "spherical" else np.array([2.0, 0.5, 10.0])
     given = {"full": PSI, "diagonal": VARIANCE, "spherical": 3.0}[shape(structure)]
     expected = {"full": PSI / np.outer(unit, unit), "diagonal": VARIANCE / unit**2, "spherical": 3.0 / 16.0}
-    found = within(NormalInverseWishartPrior(scale=given), structure, unit)
+    found = in_units(NormalInverseWishartPrior(scale=given), structure, unit)
     np.testing.assert_allclose(found.scale, expected[shape(structure)], rtol=1e-14)
 
 
@@ -146,7 +148,7 @@ WRONG = {
 @pytest.mark.parametrize(("params", "structure", "match"), WRONG.values(), ids=WRONG.keys())
 def test_wrong_priors_are_refused(params, structure, match):
     with pytest.raises(ValueError, match=match):
-        within(NormalInverseWishartPrior(**params), structure)
+        in_units(NormalInverseWishartPrior(**params), structure)
 
 
 @pytest.mark.parametrize(

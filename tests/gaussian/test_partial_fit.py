@@ -1,6 +1,8 @@
 """Rows that arrive in parts, in any order: what is learnt is what all rows at once would teach."""
 
+import pickle
 import warnings
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_wine
 
 from posteriori import GaussianClassifier, NormalInverseWishartPrior, RidgePrior
+from posteriori.gaussian.fit import fit_gaussian
 from posteriori.gaussian.structures import STRUCTURES
 
 structures = pytest.mark.parametrize("structure", STRUCTURES)
@@ -53,13 +56,18 @@ def assert_same(model, other, rows=X, tol=1e-8):
     assert model.solution_.structure == other.solution_.structure
 
 
+@cache
+def at_once(structure, estimate):
+    return gaussian(structure, estimate, "predictive" if estimate == "mle" else GIVEN).fit(X, Y)
+
+
 @chunks
 @structures
 @estimates
 def test_parts_in_any_order_are_all_rows_at_once(parts, structure, estimate):
     prior = "predictive" if estimate == "mle" else GIVEN
     model = in_parts(gaussian(structure, estimate, prior), parts)
-    other = gaussian(structure, estimate, prior).fit(X, Y)
+    other = at_once(structure, estimate)
     np.testing.assert_allclose(model.means_, other.means_, rtol=1e-10)
     spread = np.sqrt(X.var(axis=0))
     scale = {"full": np.outer(spread, spread), "tied": np.outer(spread, spread), "spherical": spread.max() ** 2}
@@ -69,8 +77,14 @@ def test_parts_in_any_order_are_all_rows_at_once(parts, structure, estimate):
     assert model.solution_.scores == pytest.approx(other.solution_.scores, rel=1e-8)
 
 
-@pytest.mark.parametrize("structure", ["auto", *STRUCTURES])
-@pytest.mark.parametrize("prior", ["predictive", "evidence"])
+@pytest.mark.parametrize(
+    ("structure", "prior"),
+    [
+        ("auto", "predictive"),
+        ("full", "evidence"),
+        *(pytest.param(s, p, marks=pytest.mark.slow) for s in STRUCTURES for p in ("predictive", "evidence")),
+    ],
+)
 def test_priors_and_structure_are_chosen_from_all_rows(structure, prior):
     model = in_parts(gaussian(structure, prior=prior), CHUNKS["halves"][::-1])
     other = gaussian(structure, prior=prior).fit(X, Y)
@@ -127,6 +141,58 @@ def test_tables_are_remembered():
     )
     with pytest.raises(ValueError, match="feature names should match"):
         model.partial_fit(table.rename(columns={"a": "f"}), "kind")
+
+
+# When a fit is derived
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """Counts the fits that are derived."""
+    found = []
+
+    def counted(*args):
+        found.append(args)
+        return fit_gaussian(*args)
+
+    monkeypatch.setattr("posteriori.gaussian.fit.fit_gaussian", counted)
+    return found
+
+
+def test_rows_are_added_without_a_fit_and_one_fit_serves_all_predictions(fits):
+    model = in_parts(gaussian("auto", prior=GIVEN), CHUNKS["one row at a time at first"])
+    assert len(fits) == 0
+    model.predict(X)
+    model.predict_proba(X)
+    assert model.means_.shape == (3, 5)
+    assert len(fits) == 1
+    model.partial_fit(X[:3], Y[:3]).predict(X)
+    assert len(fits) == 2
+
+
+def test_predicting_after_partial_fit_changes_no_attribute():
+    model = gaussian(prior=GIVEN).partial_fit(X, Y)
+    before = dict(vars(model))
+    model.predict_proba(X)
+    assert vars(model).keys() == before.keys()
+    assert all(value is before[name] for name, value in vars(model).items())
+
+
+def test_the_fit_is_that_of_the_parameters_at_the_last_call():
+    model = gaussian("full", prior=GIVEN).partial_fit(X[::2], Y[::2]).set_params(covariance="tied")
+    assert model.solution_.structure == "full"
+    assert model.partial_fit(X[1::2], Y[1::2]).solution_.structure == "tied"
+
+
+@pytest.mark.parametrize("predicted", [False, True], ids=["not derived", "derived"])
+def test_a_pickle_goes_on_from_rows_in_parts(predicted):
+    half, rest = CHUNKS["halves"]
+    model = gaussian("full", prior=GIVEN).partial_fit(X[half], Y[half])
+    if predicted:
+        model.predict(X)
+    again = pickle.loads(pickle.dumps(model))
+    assert_same(again, model)
+    assert_same(again.partial_fit(X[rest], Y[rest]), gaussian("full", prior=GIVEN).fit(X, Y))
 
 
 # Classes
@@ -239,13 +305,13 @@ GAPS[np.random.default_rng(4).random(X.shape) < 0.1] = np.nan
 
 def test_values_that_are_missing_later_restrict_auto_from_then_on():
     half, rest = CHUNKS["halves"]
-    model = gaussian("auto").partial_fit(X[half], Y[half])
+    model = gaussian("auto", prior=GIVEN).partial_fit(X[half], Y[half])
     assert set(model.solution_.scores) == set(STRUCTURES)
     model.partial_fit(GAPS[rest], Y[rest])
     assert set(model.solution_.scores) == {"diagonal", "tied_diagonal"}
     assert "values are missing" in model.solution_.structure_reason
     both = np.where(np.isin(np.arange(N), half)[:, None], X, GAPS)
-    assert_same(model, gaussian("auto").fit(both, Y), rows=GAPS)
+    assert_same(model, gaussian("auto", prior=GIVEN).fit(both, Y), rows=GAPS)
     model.partial_fit(X[:5], Y[:5])
     assert set(model.solution_.scores) == {"diagonal", "tied_diagonal"}
 
@@ -290,5 +356,5 @@ def test_another_estimate_may_be_asked_for_later():
 def test_a_prior_cannot_be_sought_later_by_rows_that_were_not_kept():
     """Maximum likelihood of a given structure has nothing to choose, and keeps no rows to choose it by."""
     model = gaussian(estimate="mle").partial_fit(X[ORDER[:160]], Y[ORDER[:160]])
-    with pytest.raises(ValueError, match="none were kept"):
+    with pytest.raises(ValueError, match="none of the earlier rows were kept"):
         model.set_params(estimate="bayes").partial_fit(X[ORDER[160:]], Y[ORDER[160:]])

@@ -1,6 +1,7 @@
 """What a Gaussian classifier predicts: Student t densities by hand, log-odds, new rows, and what must not matter."""
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -8,12 +9,13 @@ import scipy.sparse as sp
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 from sklearn.datasets import load_iris, load_wine
+from tests.gaussian.naive_gaussian import DIAGONAL, TIED, as_matrices, is_tied, shape
 
 from posteriori import GaussianClassifier, NormalInverseWishartPrior, SingularWarning, SoftmaxRegression
 from posteriori.gaussian.structures import STRUCTURES
 
 ESTIMATES = ("mle", "map", "bayes")
-INVARIANT = ("full", "tied", "diagonal", "tied_diagonal")
+INVARIANT = [structure for structure in STRUCTURES if shape(structure) != "spherical"]
 structures = pytest.mark.parametrize("structure", STRUCTURES)
 estimates = pytest.mark.parametrize("estimate", ESTIMATES)
 X, Y = load_iris(return_X_y=True)
@@ -22,8 +24,25 @@ NEW = X[:40] + np.random.default_rng(0).normal(scale=0.7, size=(40, 4))
 PRIOR = NormalInverseWishartPrior(mean=[5, 3, 4, 1], kappa=0.4, nu=7.5, scale=0.9, concentration=0.5)
 
 
+DEFAULT = NormalInverseWishartPrior()
+
+
+def refitted(names):
+    """For tests that fit again: to seek a prior each time is slow, one structure alone stands for it."""
+    cases = [(name, "mle", "predictive") for name in names] + [(name, "map", DEFAULT) for name in names]
+    cases += [("tied", "bayes", "predictive")]
+    cases += [pytest.param(name, "bayes", "predictive", marks=pytest.mark.slow) for name in names if name != "tied"]
+    return pytest.mark.parametrize(("structure", "estimate", "prior"), cases)
+
+
 def fitted(structure, estimate="bayes", prior="predictive", X=X, y=Y, **options):
     return GaussianClassifier(structure, estimate=estimate, prior=prior, **options).fit(X, y)
+
+
+@cache
+def shared(structure, estimate):
+    """A fit to all rows, for tests that only predict with it; a prior is sought for "bayes" alone."""
+    return fitted(structure, estimate, PRIOR if estimate == "map" else "predictive")
 
 
 def student_classes(structure, prior, X=X, y=Y, K=3):
@@ -37,14 +56,15 @@ def student_classes(structure, prior, X=X, y=Y, K=3):
     means = (prior.kappa * m + n[:, None] * xbar) / kappa[:, None]
     scatter = [(X[y == k] - xbar[k]).T @ (X[y == k] - xbar[k]) for k in range(K)]
     gathered = [scatter[k] + prior.kappa * n[k] / kappa[k] * np.outer(xbar[k] - m, xbar[k] - m) for k in range(K)]
-    tied = "tied" in structure
+    tied = is_tied(structure)
     for k in range(K):
         nu, Psi_n = (prior.nu + N, Psi + sum(gathered)) if tied else (prior.nu + n[k], Psi + gathered[k])
         stretch = (kappa[k] + 1) / kappa[k]
-        if structure in ("full", "tied"):
+        if shape(structure) == "full":
             yield stats.multivariate_t(means[k], Psi_n * stretch / (nu - D + 1), df=nu - D + 1)
-        elif structure == "spherical":
-            nu, psi = prior.nu + n[k] * D, prior.scale + np.trace(gathered[k])
+        elif shape(structure) == "spherical":
+            own = range(K) if tied else [k]
+            nu, psi = prior.nu + n[own].sum() * D, prior.scale + sum(np.trace(gathered[j]) for j in own)
             yield stats.multivariate_t(means[k], psi * stretch / nu * np.eye(D), df=nu)
         else:
             yield stats.t(nu, means[k], np.sqrt(Psi_n.diagonal() * stretch / nu))
@@ -60,10 +80,9 @@ def student(structure, prior, x, X=X, y=Y, K=3):
 
 def gaussian_classes(model):
     """The classes with the model's parameters."""
-    structure, C = model.solution_.structure, model.covariances_
-    for k, mean in enumerate(model.means_):
-        S = C if "tied" in structure else C[k]
-        yield stats.multivariate_normal(mean, S if structure in ("full", "tied") else S * np.eye(len(mean)))
+    covariances = as_matrices(model.solution_.structure, model.covariances_, *model.means_.shape)
+    for mean, S in zip(model.means_, covariances, strict=True):
+        yield stats.multivariate_normal(mean, S)
 
 
 # Densities
@@ -116,7 +135,7 @@ def test_given_class_probabilities_enter_the_evidence():
 @structures
 @estimates
 def test_outliers_have_the_lowest_densities(structure, estimate):
-    model = fitted(structure, estimate)
+    model = shared(structure, estimate)
     far = np.vstack([X, X[:5] + 40.0])
     assert set(np.argsort(model.score_samples(far))[:5]) == set(range(len(X), len(X) + 5))
 
@@ -127,7 +146,7 @@ def test_outliers_have_the_lowest_densities(structure, estimate):
 @structures
 @estimates
 def test_log_odds_are_antisymmetric_differences_of_log_probabilities(structure, estimate):
-    model = fitted(structure, estimate)
+    model = shared(structure, estimate)
     L = model.predict_log_proba(NEW)
     for i in range(3):
         for j in range(3):
@@ -136,11 +155,10 @@ def test_log_odds_are_antisymmetric_differences_of_log_probabilities(structure, 
             np.testing.assert_array_equal(odds, -model.log_odds(NEW, j, i))
 
 
-@structures
-@estimates
-def test_methods_agree_with_each_other(structure, estimate):
+@refitted(STRUCTURES)
+def test_methods_agree_with_each_other(structure, estimate, prior):
     names = np.array(["b", "c", "a"])  # labels whose order is another
-    model = fitted(structure, estimate, y=names[Y])
+    model = fitted(structure, estimate, prior, y=names[Y])
     assert model.classes_.tolist() == ["a", "b", "c"]
     P, L, J = model.predict_proba(NEW), model.predict_log_proba(NEW), model.predict_joint_log_proba(NEW)
     np.testing.assert_allclose(np.exp(L), P, rtol=0, atol=1e-12)
@@ -152,10 +170,9 @@ def test_methods_agree_with_each_other(structure, estimate):
     assert model.score(X, names[Y]) == np.mean(model.predict(X) == names[Y])
 
 
-@structures
-@estimates
-def test_two_classes_have_one_decision_the_log_odds_of_the_second(structure, estimate):
-    model = fitted(structure, estimate, X=X[Y > 0], y=Y[Y > 0])
+@refitted(STRUCTURES)
+def test_two_classes_have_one_decision_the_log_odds_of_the_second(structure, estimate, prior):
+    model = fitted(structure, estimate, prior, X=X[Y > 0], y=Y[Y > 0])
     decisions = model.decision_function(NEW)
     assert decisions.shape == (40,)
     np.testing.assert_allclose(decisions, model.log_odds(NEW, 2, 1), rtol=1e-12)
@@ -207,7 +224,7 @@ def test_far_away_a_student_t_doubts_more_than_a_gaussian():
     assert abs(t[1]) < abs(t[0]) + 60
 
 
-@pytest.mark.parametrize("structure", ["tied", "tied_diagonal"])
+@pytest.mark.parametrize("structure", TIED)
 @pytest.mark.parametrize("container", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 def test_where_log_odds_do_not_change_probabilities_do_not(structure, container):
     """Linear log-odds are constant along a direction: the squares that cancel must not be seen, however large."""
@@ -271,7 +288,7 @@ def test_draws_are_reproducible():
 # As a softmax regression
 
 
-@pytest.mark.parametrize("structure", ["tied", "tied_diagonal"])
+@pytest.mark.parametrize("structure", TIED)
 @pytest.mark.parametrize("estimate", ["mle", "map"])
 @pytest.mark.parametrize("load", [load_iris, load_wine])
 def test_a_tied_gaussian_is_a_softmax_regression(structure, estimate, load):
@@ -282,8 +299,8 @@ def test_a_tied_gaussian_is_a_softmax_regression(structure, estimate, load):
     np.testing.assert_allclose(softmax.predict_proba(X), model.predict_proba(X), rtol=0, atol=1e-12)
     np.testing.assert_allclose(softmax.predict_log_proba(X), model.predict_log_proba(X), rtol=1e-10, atol=1e-10)
     np.testing.assert_array_equal(softmax.predict(X), model.predict(X))
-    S = model.covariances_ if structure == "tied" else np.diag(model.covariances_)
-    coef = np.linalg.solve(S, model.means_.T).T
+    S = as_matrices(structure, model.covariances_, *model.means_.shape)
+    coef = np.linalg.solve(S[0], model.means_.T).T
     intercept = np.log(model.class_prior_) - 0.5 * np.einsum("kd,kd->k", coef, model.means_)
     # equal up to what is common to all classes
     np.testing.assert_allclose(softmax.coef_ - softmax.coef_[0], coef - coef[0], rtol=1e-7, atol=1e-9)
@@ -309,7 +326,7 @@ def test_a_class_without_rows_stays_impossible_in_the_softmax_regression():
     assert (softmax.predict_proba(NEW)[:, 3] == 0.0).all()
 
 
-@pytest.mark.parametrize("structure", ["full", "diagonal", "spherical"])
+@pytest.mark.parametrize("structure", [s for s in STRUCTURES if s not in TIED])
 def test_quadratic_log_odds_have_no_softmax_regression(structure):
     with pytest.raises(ValueError, match=rf"{structure}.*quadratic.*covariance='tied'"):
         fitted(structure, "mle").to_softmax()
@@ -327,7 +344,7 @@ def test_student_t_log_odds_have_no_softmax_regression(structure):
 @structures
 @estimates
 def test_a_row_is_judged_alone(structure, estimate):
-    model = fitted(structure, estimate)
+    model = shared(structure, estimate)
     together, companions = model.predict_log_proba(NEW), np.vstack([NEW, X[0] + 1e5, X[0] + 1e200])
     for name, rows in {"alone": None, "reversed": NEW[::-1], "with far rows": companions}.items():
         if rows is None:
@@ -340,7 +357,7 @@ def test_a_row_is_judged_alone(structure, estimate):
 
 
 @pytest.mark.parametrize("companion", [np.full(8, 1e45), np.full(8, np.nan)], ids=["far", "missing"])
-@pytest.mark.parametrize("structure", ["diagonal", "tied_diagonal"])
+@pytest.mark.parametrize("structure", DIAGONAL)
 def test_a_row_is_judged_alone_after_very_many_rows(structure, companion):
     """Degrees of freedom multiply what is lost in a logarithm: here they are some hundred thousand."""
     rows = np.random.default_rng(4).normal(size=(len(Y), 8)) + 0.2 * Y[:, None]
@@ -352,17 +369,16 @@ def test_a_row_is_judged_alone_after_very_many_rows(structure, companion):
 @structures
 @estimates
 def test_sparse_rows_are_judged_like_dense_ones(structure, estimate):
-    model = fitted(structure, estimate)
+    model = shared(structure, estimate)
     rows = sp.csr_array(NEW)
     np.testing.assert_allclose(model.predict_log_proba(rows), model.predict_log_proba(NEW), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(model.score_samples(rows), model.score_samples(NEW), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("structure", INVARIANT)
-@estimates
-def test_units_and_origins_of_columns_do_not_matter(structure, estimate):
+@refitted(INVARIANT)
+def test_units_and_origins_of_columns_do_not_matter(structure, estimate, prior):
     units, origins = np.array([1e-6, 3.0, 1e4, 0.1]), np.array([1e-3, -700.0, 1e7, 0.0])
-    model, other = fitted(structure, estimate), fitted(structure, estimate, X=X * units + origins)
+    model, other = (fitted(structure, estimate, prior, X=rows) for rows in (X, X * units + origins))
     np.testing.assert_allclose(
         other.predict_log_proba(NEW * units + origins), model.predict_log_proba(NEW), rtol=1e-6, atol=1e-6
     )
@@ -371,27 +387,25 @@ def test_units_and_origins_of_columns_do_not_matter(structure, estimate):
     assert other.log_evidence_ + jacobian == pytest.approx(model.log_evidence_, abs=1e-4)
 
 
-@pytest.mark.parametrize("structure", [*STRUCTURES, "auto"])
-@estimates
-def test_the_order_of_rows_does_not_matter(structure, estimate):
+@refitted([*STRUCTURES, "auto"])
+def test_the_order_of_rows_does_not_matter(structure, estimate, prior):
     order = np.random.default_rng(2).permutation(len(Y))
-    model, other = fitted(structure, estimate), fitted(structure, estimate, X=X[order], y=Y[order])
+    model, other = (fitted(structure, estimate, prior, X=X[rows], y=Y[rows]) for rows in (slice(None), order))
     assert other.solution_.structure == model.solution_.structure
     np.testing.assert_allclose(other.means_, model.means_, rtol=1e-8)
     np.testing.assert_allclose(other.predict_log_proba(NEW), model.predict_log_proba(NEW), rtol=1e-8, atol=1e-8)
 
 
-@structures
-@estimates
-def test_names_of_classes_and_order_of_columns_do_not_matter(structure, estimate):
+@refitted(STRUCTURES)
+def test_names_of_classes_and_order_of_columns_do_not_matter(structure, estimate, prior):
     names, columns = np.array([2, 0, 1]), np.array([3, 0, 2, 1])
-    model = fitted(structure, estimate)
-    relabelled = fitted(structure, estimate, y=names[Y])
+    model = fitted(structure, estimate, prior)
+    relabelled = fitted(structure, estimate, prior, y=names[Y])
     np.testing.assert_allclose(
         relabelled.predict_log_proba(NEW)[:, names], model.predict_log_proba(NEW), rtol=1e-8, atol=1e-8
     )
     np.testing.assert_allclose(relabelled.means_[names], model.means_, rtol=1e-8)
-    moved = fitted(structure, estimate, X=X[:, columns])
+    moved = fitted(structure, estimate, prior, X=X[:, columns])
     np.testing.assert_allclose(
         moved.predict_log_proba(NEW[:, columns]), model.predict_log_proba(NEW), rtol=1e-8, atol=1e-8
     )

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from tests.gaussian.naive_gaussian import DIAGONAL, in_shape, squares
+from tests.gaussian.naive_gaussian import DIAGONAL, in_shape, is_tied, shape, squares
 
-from posteriori.gaussian.ridge import ridge_means
+from posteriori.gaussian.ridge import ridge_mode
 from posteriori.gaussian.statistics import class_statistics
-from posteriori.gaussian.structures import STRUCTURES, is_tied, scatter_kind, shape
+from posteriori.gaussian.structures import STRUCTURES
 
 K, D = 3, 3
 CENTRE = np.array([-1.0, 0.5, 2.0])
@@ -25,8 +25,9 @@ def data(n=30, missing=0.0, seed=0):
 
 def found_for(X, y, c, structure, centre=CENTRE, precision=PRECISION, n_classes=K, **options):
     """Means, covariances and whether they settled."""
-    kind = "diagonal" if np.isnan(X).any() else scatter_kind(structure)
-    belief, settled = ridge_means(class_statistics(X, y, c, n_classes, kind), structure, centre, precision, **options)
+    kind = "diagonal" if np.isnan(X).any() else STRUCTURES[structure].scatter
+    statistics = class_statistics(X, y, c, n_classes, kind)
+    belief, settled = ridge_mode(statistics, STRUCTURES[structure], centre, precision, **options)
     assert (belief.nu[: y.max() + 1] == 1.0).all()  # Psi are the covariances themselves
     return belief.means, belief.Psi, settled
 
@@ -97,9 +98,10 @@ def scatters_about(points, X, y, c, structure):
     about = [squares(X - points[k], c * (y == k)) for k in range(K)]
     raw = [in_shape(structure, M + n * np.outer(m, m)) for (n, m, M) in about]
     counts = np.array([n[0] for n, _, _ in about])
+    values = D if shape(structure) == "spherical" else 1
     if is_tied(structure):
-        return [sum(raw) / counts.sum()]
-    return [M / n / (D if structure == "spherical" else 1) for M, n in zip(raw, counts, strict=True)]
+        return [sum(raw) / counts.sum() / values]
+    return [M / n / values for M, n in zip(raw, counts, strict=True)]
 
 
 @structures
@@ -184,7 +186,7 @@ def test_where_the_origin_lies_is_of_no_consequence(structure):
     np.testing.assert_allclose(same, Sigma, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("structure", [s for s in STRUCTURES if s != "spherical"])
+@pytest.mark.parametrize("structure", [s for s in STRUCTURES if shape(s) != "spherical"])
 def test_constant_columns_stay_where_they_are(structure):
     """Their variance is zero, and so is the pull: not even rounding may move them."""
     X, y, c = data()
@@ -210,7 +212,7 @@ def test_the_higher_of_two_modes_is_taken():
     X = xbar + np.sqrt(variance) * np.array([-1.0, 1.0]).repeat(5)[:, None]
     y = np.zeros(10, dtype=int)
     statistics = class_statistics(X, y, None, 1, "diagonal")
-    belief, settled = ridge_means(statistics, "diagonal", np.zeros(1), np.full(1, 2.0 * strength))
+    belief, settled = ridge_mode(statistics, STRUCTURES["diagonal"], np.zeros(1), np.full(1, 2.0 * strength))
 
     def log_posterior(mu):
         return -0.5 * n * np.log(variance + (xbar - mu) ** 2) - strength * mu**2

@@ -4,25 +4,31 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import gammaln, logsumexp
-from tests.gaussian.naive_gaussian import DIAGONAL, in_shape, naive_beliefs, naive_log_densities, squares
+from tests.gaussian.naive_gaussian import (
+    DIAGONAL,
+    in_shape,
+    is_tied,
+    mode,
+    n_free,
+    naive_beliefs,
+    naive_log_densities,
+    shape,
+    squares,
+)
 
 from posteriori.gaussian.densities import class_densities, log_joint
-from posteriori.gaussian.statistics import class_statistics
-from posteriori.gaussian.structures import (
+from posteriori.gaussian.niw import (
     NO_PRIOR,
-    STRUCTURES,
     WishartPrior,
-    cholesky,
-    divisor,
-    is_tied,
+    inverse_cholesky,
     log_density,
     log_evidence,
-    n_parameters,
+    mode_divisor,
     prior_scale,
-    scatter_kind,
-    shape,
     updated,
 )
+from posteriori.gaussian.statistics import class_statistics
+from posteriori.gaussian.structures import STRUCTURES
 
 K, D = 4, 3
 PSI = np.array([[2.0, 0.5, -0.3], [0.5, 1.0, 0.2], [-0.3, 0.2, 0.7]])
@@ -43,7 +49,7 @@ def prior_of(structure, pooled=0.0, kappa=0.7):
 
 
 def statistics_of(X, y, c, structure):
-    return class_statistics(X, y, c, K, scatter_kind(structure))
+    return class_statistics(X, y, c, K, STRUCTURES[structure].scatter)
 
 
 def sum_of_rows(X, y, prior, structure, concentration):
@@ -53,7 +59,7 @@ def sum_of_rows(X, y, prior, structure, concentration):
         before = (
             statistics_of(X[:i], y[:i], None, structure) if i else statistics_of(X[:1], y[:1], np.zeros(1), structure)
         )
-        belief = updated(before, prior, structure)
+        belief = updated(before, prior, STRUCTURES[structure])
         log_prior = np.log(before.counts + concentration) - np.log(i + K * concentration)
         densities = class_densities(belief, "bayes", log_prior, np.zeros(X.shape[1]), np.ones(X.shape[1]))
         total += log_joint(X[i : i + 1], densities)[y[i], 0]
@@ -70,7 +76,9 @@ def test_beliefs_are_moved_as_the_textbook_says(structure, pooled, detail):
     X, y, c = data()
     prior = prior_of(structure, pooled)
     found = updated(
-        class_statistics(X, y, c, K, "full" if detail == "full" else scatter_kind(structure)), prior, structure
+        class_statistics(X, y, c, K, "full" if detail == "full" else STRUCTURES[structure].scatter),
+        prior,
+        STRUCTURES[structure],
     )
     assert len(found.Psi) == (1 if is_tied(structure) else K)
     for k, expected in enumerate(naive_beliefs(X, y, c, K, prior, structure)):
@@ -86,7 +94,7 @@ def test_beliefs_about_features_with_missing_values(structure):
     X, y, c = data(missing=0.4)
     X[y == 1, 0] = np.nan
     prior = prior_of(structure, pooled=0.3)
-    found = updated(statistics_of(X, y, c, structure), prior, structure)
+    found = updated(statistics_of(X, y, c, structure), prior, STRUCTURES[structure])
     for k, expected in enumerate(naive_beliefs(X, y, c, K, prior, structure)):
         j = 0 if is_tied(structure) else k
         for a, b in zip((found.kappa[k], found.means[k], found.nu[j], found.Psi[j]), expected, strict=True):
@@ -97,7 +105,7 @@ def test_beliefs_about_features_with_missing_values(structure):
 def test_a_class_without_rows_is_believed_to_be_as_before(structure):
     X, y, c = data()
     prior = prior_of(structure)
-    found = updated(statistics_of(X, y, c, structure), prior, structure)
+    found = updated(statistics_of(X, y, c, structure), prior, STRUCTURES[structure])
     assert found.kappa[-1, 0] == prior.kappa
     np.testing.assert_array_equal(found.means[-1], 0.0)
     if not is_tied(structure):
@@ -109,19 +117,13 @@ def test_a_class_without_rows_is_believed_to_be_as_before(structure):
 def test_no_prior_is_maximum_likelihood(structure):
     """n_k, the class means, and covariances that are averages of squares."""
     X, y, _ = data()
-    found = updated(statistics_of(X, y, None, structure), NO_PRIOR, structure)
+    found = updated(statistics_of(X, y, None, structure), NO_PRIOR, STRUCTURES[structure])
     means = np.array([X[y == k].mean(axis=0) for k in range(K - 1)])
     np.testing.assert_allclose(found.means[:-1], means, rtol=1e-13)
     residuals = [(X - means[y])[y == k] for k in range(K - 1)]
-    covariance = {
-        "full": [E.T @ E / len(E) for E in residuals],
-        "tied": [sum(E.T @ E for E in residuals) / len(X)],
-        "diagonal": [(E**2).mean(axis=0) for E in residuals],
-        "tied_diagonal": [sum((E**2).sum(axis=0) for E in residuals) / len(X)],
-        "spherical": [[(E**2).mean()] for E in residuals],
-    }[structure]
-    for j, expected in enumerate(covariance):
-        div = divisor(structure, "mle", found.nu[j], D, K)
+    covariances = mode(structure, np.array([E.T @ E for E in residuals]), [len(E) for E in residuals])
+    for j, expected in enumerate([covariances] if is_tied(structure) else covariances):
+        div = mode_divisor(STRUCTURES[structure], "mle", found.nu[j], K, D)
         np.testing.assert_allclose(found.Psi[j] / div, expected, rtol=1e-12, atol=1e-14)
 
 
@@ -131,13 +133,13 @@ def test_yesterday_s_belief_is_today_s_prior(structure):
     X, _, c = data()
     y = np.zeros(len(X), dtype=int)
     prior = prior_of(structure)
-    once = updated(class_statistics(X, y, c, 1, "full"), prior, structure)
-    first = updated(class_statistics(X[:12], y[:12], c[:12], 1, "full"), prior, structure)
-    Psi = first.Psi[0, 0] if structure == "spherical" else first.Psi[0]
+    once = updated(class_statistics(X, y, c, 1, "full"), prior, STRUCTURES[structure])
+    first = updated(class_statistics(X[:12], y[:12], c[:12], 1, "full"), prior, STRUCTURES[structure])
+    Psi = first.Psi[0, 0] if shape(structure) == "spherical" else first.Psi[0]
     second = updated(
         class_statistics(X[12:] - first.means[0], y[12:], c[12:], 1, "full"),
         WishartPrior(first.kappa[0, 0], first.nu[0, 0], Psi),
-        structure,
+        STRUCTURES[structure],
     )
     np.testing.assert_allclose(second.means + first.means, once.means, rtol=1e-12)
     for name in ("kappa", "nu", "Psi"):
@@ -148,7 +150,7 @@ def test_yesterday_s_belief_is_today_s_prior(structure):
 def test_the_prior_may_be_drawn_to_what_all_classes_have_in_common(structure):
     X, y, c = data()
     W = sum(squares(X, c * (y == k))[2] for k in range(K))
-    found = prior_scale(class_statistics(X, y, c, K, "full"), prior_of(structure, pooled=0.25), structure)
+    found = prior_scale(class_statistics(X, y, c, K, "full"), prior_of(structure, pooled=0.25), STRUCTURES[structure])
     np.testing.assert_allclose(found, in_shape(structure, PSI + 0.25 * W), rtol=1e-12)
     assert np.shape(found) == {"full": (D, D), "diagonal": (D,), "spherical": ()}[shape(structure)]
 
@@ -176,8 +178,8 @@ def test_psi_over_the_divisor_is_the_mode(structure):
     """No step from it, in means or covariances, is upwards; nor is any uphill to first order."""
     X, y, _ = data()
     prior = prior_of(structure)
-    belief = updated(statistics_of(X, y, None, structure), prior, structure)
-    div = divisor(structure, "map", belief.nu, D, K)
+    belief = updated(statistics_of(X, y, None, structure), prior, STRUCTURES[structure])
+    div = mode_divisor(STRUCTURES[structure], "map", belief.nu, K, D)
     Sigma = belief.Psi / (div[:, :, None] if shape(structure) == "full" else div)
     top = log_posterior(belief.means, Sigma, X, y, prior, structure)
     rng = np.random.default_rng(1)
@@ -200,21 +202,21 @@ def test_psi_over_the_divisor_is_the_mode(structure):
 def test_densities_are_those_of_scipy(structure, estimate):
     X, y, c = data()
     prior = prior_of(structure)
-    belief = updated(statistics_of(X, y, c, structure), prior, structure)
+    belief = updated(statistics_of(X, y, c, structure), prior, STRUCTURES[structure])
     expected = naive_log_densities(X, naive_beliefs(X, y, c, K, prior, structure), structure, estimate)
     for k in range(K):
         j = 0 if is_tied(structure) else k
         Z = X - belief.means[k]
         kappa, nu, Psi = belief.kappa[k], belief.nu[j], belief.Psi[j]
         width = 1 if shape(structure) == "diagonal" else D
-        div = None if estimate == "bayes" else divisor(structure, estimate, nu, D, K)
+        div = None if estimate == "bayes" else mode_divisor(STRUCTURES[structure], estimate, nu, K, D)
         if shape(structure) == "full":
             q, log_det = np.sum(Z * np.linalg.solve(Psi, Z.T).T, axis=1), np.linalg.slogdet(Psi)[1]
         elif shape(structure) == "diagonal":
             q, log_det = Z**2 / Psi, np.log(Psi)
         else:
             q, log_det = (Z**2).sum(axis=1) / Psi, D * np.log(Psi)
-        found = log_density(q, log_det, kappa, nu, width, div=div, spherical=structure == "spherical")
+        found = log_density(q, log_det, kappa, nu - STRUCTURES[structure].dimension(D) + 1, width, divisor=div)
         found = found.sum(axis=1) if shape(structure) == "diagonal" else found
         np.testing.assert_allclose(found, expected[:, k], rtol=1e-11)
 
@@ -224,8 +226,8 @@ def test_a_student_t_of_many_rows_is_a_gaussian():
     q = np.linspace(0.0, 10.0, 5)
     gaps = []
     for n in (1e3, 1e4, 1e5):
-        t = log_density(q / n, D * np.log(n), n, n, D, div=None)
-        gaps.append(np.abs(t - log_density(q / n, D * np.log(n), n, n, D, div=n)).max() * n)
+        t = log_density(q / n, D * np.log(n), n, n, D, divisor=None)
+        gaps.append(np.abs(t - log_density(q / n, D * np.log(n), n, n, D, divisor=n)).max() * n)
     np.testing.assert_allclose(gaps, gaps[-1], rtol=0.05)
     assert 1 < gaps[-1] < 100
 
@@ -240,7 +242,9 @@ def test_the_evidence_is_the_product_of_predictions_of_each_row_from_those_befor
     """In any order: so densities, beliefs and evidence belong to one and the same model."""
     X, y, _ = data(n=12, seed=seed)
     order = np.random.default_rng(seed).permutation(len(X)) if seed else np.arange(len(X))
-    found = log_evidence(statistics_of(X, y, None, structure), prior_of(structure), structure, concentration)
+    found = log_evidence(
+        statistics_of(X, y, None, structure), prior_of(structure), STRUCTURES[structure], concentration
+    )
     by_rows = sum_of_rows(X[order], y[order], prior_of(structure), structure, concentration)
     assert found == pytest.approx(by_rows, rel=1e-12)
 
@@ -248,7 +252,7 @@ def test_the_evidence_is_the_product_of_predictions_of_each_row_from_those_befor
 @pytest.mark.parametrize("structure", DIAGONAL)
 def test_the_evidence_is_the_product_of_predictions_with_missing_values(structure):
     X, y, _ = data(n=14, missing=0.4)
-    found = log_evidence(statistics_of(X, y, None, structure), prior_of(structure), structure, 1.0)
+    found = log_evidence(statistics_of(X, y, None, structure), prior_of(structure), STRUCTURES[structure], 1.0)
     assert found == pytest.approx(sum_of_rows(X, y, prior_of(structure), structure, 1.0), rel=1e-12)
 
 
@@ -292,7 +296,7 @@ def test_the_evidence_is_the_integral_over_means_and_variances(structure, width)
     X = rng.normal(size=(7, width)) * 2.0 + y[:, None]
     prior = WishartPrior(0.6, 6.0, np.array(5.0))
     in_one = prior._replace(scale=np.full({"full": (1, 1), "diagonal": (1,), "spherical": ()}[shape(structure)], 5.0))
-    found = log_evidence(class_statistics(X, y, None, 2, "full"), in_one, structure, None)
+    found = log_evidence(class_statistics(X, y, None, 2, "full"), in_one, STRUCTURES[structure], None)
     assert found == pytest.approx(by_quadrature(X, y, prior, structure), rel=1e-9)
 
 
@@ -300,9 +304,13 @@ def test_the_evidence_is_the_integral_over_means_and_variances(structure, width)
 def test_whole_weights_are_repeated_rows(structure):
     X, y, _ = data()
     c = np.random.default_rng(1).integers(0, 4, len(X))
-    weighted = log_evidence(statistics_of(X, y, c.astype(float), structure), prior_of(structure, 0.1), structure, 1.5)
+    weighted = log_evidence(
+        statistics_of(X, y, c.astype(float), structure), prior_of(structure, 0.1), STRUCTURES[structure], 1.5
+    )
     repeated = statistics_of(np.repeat(X, c, axis=0), np.repeat(y, c), None, structure)
-    assert weighted == pytest.approx(log_evidence(repeated, prior_of(structure, 0.1), structure, 1.5), rel=1e-12)
+    assert weighted == pytest.approx(
+        log_evidence(repeated, prior_of(structure, 0.1), STRUCTURES[structure], 1.5), rel=1e-12
+    )
 
 
 @structures
@@ -310,8 +318,8 @@ def test_known_class_probabilities_are_those_of_independent_rows(structure):
     X, y, c = data()
     found = statistics_of(X, y, c, structure)
     p = np.array([0.5, 0.2, 0.3, 0.0])  # the class that is impossible has no rows
-    gap = log_evidence(found, prior_of(structure), structure, p) - log_evidence(
-        found, prior_of(structure), structure, None
+    gap = log_evidence(found, prior_of(structure), STRUCTURES[structure], p) - log_evidence(
+        found, prior_of(structure), STRUCTURES[structure], None
     )
     assert gap == pytest.approx(c @ np.log(p[y]), rel=1e-10)
 
@@ -319,7 +327,7 @@ def test_known_class_probabilities_are_those_of_independent_rows(structure):
 def test_an_impossible_class_with_rows_has_no_evidence():
     X, y, c = data()
     found = statistics_of(X, y, c, "tied")
-    assert log_evidence(found, prior_of("tied"), "tied", np.array([0.5, 0.5, 0.0, 0.0])) == -np.inf
+    assert log_evidence(found, prior_of("tied"), STRUCTURES["tied"], np.array([0.5, 0.5, 0.0, 0.0])) == -np.inf
 
 
 @structures
@@ -327,8 +335,8 @@ def test_the_classes_add_the_evidence_of_a_dirichlet_multinomial(structure):
     X, y, _ = data()
     found = statistics_of(X, y, None, structure)
     counts = np.bincount(y, minlength=K)
-    gap = log_evidence(found, prior_of(structure), structure, 0.8) - log_evidence(
-        found, prior_of(structure), structure, None
+    gap = log_evidence(found, prior_of(structure), STRUCTURES[structure], 0.8) - log_evidence(
+        found, prior_of(structure), STRUCTURES[structure], None
     )
     arrangements = gammaln(len(y) + 1) - gammaln(counts + 1).sum()  # scipy's counts the orders of the rows as one
     expected = stats.dirichlet_multinomial(np.full(K, 0.8), len(y)).logpmf(counts) - arrangements
@@ -339,9 +347,9 @@ def test_the_classes_add_the_evidence_of_a_dirichlet_multinomial(structure):
 def test_other_units_change_the_evidence_by_their_volume(structure):
     X, y, c = data()
     prior = prior_of(structure)
-    found = log_evidence(statistics_of(X, y, c, structure), prior, structure, None)
+    found = log_evidence(statistics_of(X, y, c, structure), prior, STRUCTURES[structure], None)
     metres = log_evidence(
-        statistics_of(X * 100.0, y, c, structure), prior._replace(scale=prior.scale * 1e4), structure, None
+        statistics_of(X * 100.0, y, c, structure), prior._replace(scale=prior.scale * 1e4), STRUCTURES[structure], None
     )
     assert metres == pytest.approx(found - c.sum() * D * np.log(100.0), rel=1e-11)
 
@@ -349,22 +357,20 @@ def test_other_units_change_the_evidence_by_their_volume(structure):
 # Sizes and factors
 
 
-@pytest.mark.parametrize(
-    ("structure", "expected"),
-    {"full": 24, "tied": 6, "diagonal": 12, "tied_diagonal": 3, "spherical": 4}.items(),
-)
-def test_parameters_are_counted(structure, expected):
-    assert n_parameters(structure, K, D) == expected
+@structures
+def test_parameters_are_counted(structure):
+    expected = n_free(structure, K, D)
+    assert STRUCTURES[structure].n_parameters(K, D) == expected
     X, y, _ = data()
-    Psi = updated(statistics_of(X, y, None, structure), prior_of(structure), structure).Psi
+    Psi = updated(statistics_of(X, y, None, structure), prior_of(structure), STRUCTURES[structure]).Psi
     assert (len(Psi) * len(np.triu_indices(D)[0]) if Psi.ndim == 3 else Psi.size) == expected
 
 
-def test_whiteners_and_determinants():
+def test_inverse_factors_and_determinants():
     matrices = np.stack([PSI, np.diag([1e-200, 1.0, 1e200]), 1e-8 * np.eye(D) + 1.0])
-    whiteners, log_dets = cholesky(matrices)
-    for M, A, log_det in zip(matrices, whiteners, log_dets, strict=True):
+    inverses, log_dets = inverse_cholesky(matrices)
+    for M, A, log_det in zip(matrices, inverses, log_dets, strict=True):
         np.testing.assert_allclose(A @ M @ A.T, np.eye(D), atol=1e-7)
         assert log_det == pytest.approx(np.linalg.slogdet(M)[1], abs=1e-7)
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
-        cholesky(np.stack([PSI, np.diag([1.0, 0.0, 1.0])]))
+        inverse_cholesky(np.stack([PSI, np.diag([1.0, 0.0, 1.0])]))

@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, PowerTransformer, StandardScaler
 
 import posteriori as po
+from posteriori.gaussian.structures import STRUCTURES
 from posteriori.softmax.predictive import quasi_nodes
 from posteriori.storage.onnx_export import to_onnx
 
@@ -74,7 +75,7 @@ BAYESIAN = {
     "importance": {"approximation": "importance", "n_draws": 300},
 }
 PREDICTIVES = ["quasi", "sample", "probit", "plugin"]
-COVARIANCES = ["full", "tied", "diagonal", "tied_diagonal", "spherical"]
+COVARIANCES = list(STRUCTURES)
 ESTIMATES = ["mle", "map", "bayes"]
 
 

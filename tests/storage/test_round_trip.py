@@ -20,6 +20,7 @@ from tests.storage.cases import SMALL, TABLE, X, Y, fitted, messy
 
 import posteriori as po
 from posteriori import kernels
+from posteriori.gaussian.structures import STRUCTURES
 from posteriori.storage import describe, load, save
 from posteriori.tables.encoder import TableEncoder
 
@@ -141,7 +142,7 @@ def test_bayesian_softmax(given: dict[str, Any], tmp_path: Path) -> None:
         assert_equal(model.as_prior(), other.as_prior())
 
 
-_COVARIANCES = ["auto", "full", "diagonal", "spherical", "tied", "tied_diagonal"]
+_COVARIANCES = ["auto", *STRUCTURES]
 
 
 @pytest.mark.parametrize("estimate", ["bayes", "map", "mle"])
@@ -343,11 +344,11 @@ def test_what_cannot_be_chosen_without_rows_is_said(
     given: dict[str, Any], chosen: str, instead: str, tmp_path: Path
 ) -> None:
     other = stored(fitted(po.GaussianClassifier(**given)), tmp_path)
-    with pytest.raises(ValueError, match="none were kept") as caught:
+    with pytest.raises(ValueError, match="none of the earlier rows were kept") as caught:
         other.partial_fit(X, Y)
     assert str(caught.value) == (
-        f"{chosen} chosen by left-out rows, and of the rows before none were kept: a stored model has none, nor has "
-        f"one that had nothing to choose by them. Fit all rows again, or set {instead}."
+        f"{chosen} chosen by left-out rows, but none of the earlier rows were kept: neither a stored model keeps rows, "
+        f"nor one that chose nothing by them. Fit all rows again, or set {instead}."
     )
     enough = {"covariance": "tied", "prior": "evidence"}  # what is said to do is enough
     other.set_params(**{name: value for name, value in enough.items() if name in instead})

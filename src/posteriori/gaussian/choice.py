@@ -1,9 +1,9 @@
-r"""Which prior, which covariance structure: chosen by how well every row is predicted from all others.
+r"""The choice of prior and covariance structure, by how well every row is predicted from all others.
 
 .. math:: \sum_n c_n \log p(y_n \mid x_n, \text{the other rows})
 
-is known in closed form (`models.left_out`) and judges what a classifier is for, y given x. The joint evidence judges
-the model of x as well, which is another matter and often a larger one; it is available, but not the default.
+is known in closed form (`left_out`) and judges what a classifier is for, y given x. The joint evidence judges the
+model of x as well, which often weighs more; it is available, but not the default.
 """
 
 from __future__ import annotations
@@ -15,43 +15,39 @@ import numpy as np
 from scipy.special import logsumexp
 
 from posteriori.gaussian.left_out import LeftOut, left_out_log_density
-from posteriori.gaussian.niw import NormalInverseWishartPrior
+from posteriori.gaussian.niw import NormalInverseWishartPrior, WishartPrior, log_evidence
 from posteriori.gaussian.settings import GaussianSettings
 from posteriori.gaussian.statistics import ClassStatistics
-from posteriori.gaussian.structures import Structure, WishartPrior, log_evidence, n_parameters, scatter_kind, shape
+from posteriori.gaussian.structure import Structure
 from posteriori.solvers.search import search
 from posteriori.threads import run_tasks
 
-__all__ = ["RIDGE", "Candidate", "Choice", "KeptRows", "Standardised", "choose"]
-
-RIDGE = {"full": 1e-6, "diagonal": 1e-9, "spherical": 1e-9}
-"""Added to the variances of a singular class under maximum likelihood, in units of those of all rows: enough for a
-matrix to be inverted with ten digits to spare."""
+__all__ = ["Candidate", "Choice", "KeptRows", "StandardisedStatistics", "choose"]
 
 # Hyperparameters (kappa, v, pooled, spread): the rows that the prior mean is worth; the degrees of freedom of the
 # prior's own predictive; the prior covariance, in multiples of that within classes and of the variances of all rows.
 _CENTRE = np.log([0.1, 10.0, 1.0, 0.1])
 _BELIEF = np.array([3.0, 3.0, 2.0, 3.0])
-"""A weak belief about their logarithms, sd: where rows cannot tell them apart they stay in reason."""
+"""Standard deviations of a weak belief about their logarithms, for rows that hardly determine them."""
 _BOUNDS = (np.log([1e-4, 1e-2, 1e-3, 1e-7]), np.log([1e4, 1e6, 1e3, 1e3]))
 _STARTS = [np.log([kappa, v, 1.0, 0.1]) for kappa, v in ((0.1, 3), (0.1, 30), (0.1, 300), (2, 3), (2, 300))]
 _JOINT = [0, 1, 3]
-"""Those that the joint evidence chooses: a prior may not be drawn from the rows that it is judged by."""
+"""Positions of those that the joint evidence chooses: it may not judge a prior by the rows that made it."""
 _SMALLEST_SPREAD = 1e-3
 """Bound on the prior covariance when it is chosen by the joint evidence, which can grow without end as it falls."""
 
 _LEAST_VARIANCE = 1e-304
-"""Squares below have lost their digits."""
+"""Variances below have lost digits."""
 _LEFT_OUT_WORK = 1e8
-"""Products for one look at all rows left out; beyond, some of the rows are looked at."""
+"""Products spent to leave out every row once; where all rows would cost more, a sample is left out."""
 _FEWEST_LEFT_OUT, _MOST_LEFT_OUT = 500, 4000
 _ROWS_TO_SHARE = 256
-"""Rows worth a thread."""
+"""Rows for which one more thread pays."""
 
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Some of the rows, each as likely as any other, to judge priors by."""
+    """A random sample of the rows, by which priors are judged; the fields are those of stored files."""
 
     X: np.ndarray
     codes: np.ndarray
@@ -59,7 +55,7 @@ class KeptRows:
     n_seen: int
 
     def merged(self, other: KeptRows, most: int, rng: np.random.Generator) -> KeptRows:
-        """Of both, as if drawn from all rows at once."""
+        """A sample of at most so many rows from both, as if drawn from all rows at once."""
         a, b = len(self.codes), len(other.codes)
         rows = np.arange(a + b)
         if a + b > most:
@@ -73,15 +69,20 @@ class KeptRows:
             self.n_seen + other.n_seen,
         )
 
-    def some(self, most: int) -> KeptRows:
-        """At most so many of them."""
+    def without_rows(self) -> KeptRows:
+        """An empty sample of as many rows seen: rows are not stored."""
+        none = slice(0, 0)
+        return KeptRows(self.X[none].copy(), self.codes[none], self.weights[none], self.n_seen)
+
+    def at_most(self, most: int) -> KeptRows:
+        """A sample of at most so many of these rows."""
         if len(self.codes) <= most:
             return self
         rows = np.sort(np.random.default_rng(0).choice(len(self.codes), most, replace=False))
         return KeptRows(self.X[rows], self.codes[rows], self.weights[rows], self.n_seen)
 
 
-class Standardised:
+class StandardisedStatistics:
     """The statistics of (x - origin) / unit: the prior's mean at the origin, and all columns of one spread."""
 
     def __init__(self, statistics: ClassStatistics, origin: np.ndarray | None, structure: Structure) -> None:
@@ -91,19 +92,17 @@ class Standardised:
         # a column that is constant but for rounding has no spread to be measured by
         noise = 8.0 * np.finfo(np.float64).eps * np.abs(mean)
         self.variance = np.where(self.variance > np.maximum(noise**2, _LEAST_VARIANCE), self.variance, 0.0)
-        unit = np.sqrt(self.variance)
-        if structure == "spherical":  # one unit for all features
-            unit = np.full_like(unit, np.sqrt(np.mean(self.variance)))
+        unit = structure.units(self.variance)
         self.unit = np.where(unit > 0.0, unit, 1.0)
-        self.statistics = statistics.reduced(scatter_kind(structure)).standardised(self.origin, 1.0 / self.unit)
+        self.statistics = statistics.reduced(structure.scatter).standardised(self.origin, 1.0 / self.unit)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A structure with its prior, and how it fares with rows left out."""
+    """A structure with its prior, and its losses on left-out rows."""
 
     structure: Structure
-    standardised: Standardised
+    standardised: StandardisedStatistics
     prior: WishartPrior
     hyperparameters: dict[str, float]
     losses: np.ndarray | None
@@ -112,7 +111,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The candidate chosen, and why."""
+    """The candidate that was chosen, and the reason."""
 
     candidate: Candidate
     reason: str
@@ -123,29 +122,31 @@ class Choice:
 
 
 def choose(statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings) -> Choice:
-    """The prior of each structure, and the structure: the simplest within one standard error of the best."""
+    """Choose the prior of each structure, then the simplest structure within one standard error of the best."""
     K, D = statistics.means.shape
-    work = K * max(D * D if shape(structure) == "full" else 20 * D for structure in settings.structures)
-    kept = kept.some(int(np.clip(_LEFT_OUT_WORK / work, _FEWEST_LEFT_OUT, _MOST_LEFT_OUT)))
+    work = K * max(structure.left_out_work(D) for structure in settings.structures)
+    kept = kept.at_most(int(np.clip(_LEFT_OUT_WORK / work, _FEWEST_LEFT_OUT, _MOST_LEFT_OUT)))
     several = len(settings.structures) > 1
     candidates = [_candidate(statistics, structure, kept, settings, several) for structure in settings.structures]
     n_evaluations = sum(candidate.n_evaluations for candidate in candidates)
     scores: dict[str, float] = {
-        candidate.structure: float(np.average(candidate.losses, weights=kept.weights))
+        candidate.structure.name: float(np.average(candidate.losses, weights=kept.weights))
         for candidate in candidates
         if candidate.losses is not None
     }
     n_left_out = len(kept.codes) if scores else 0
     if not several:
         return Choice(candidates[0], "as asked for", scores, None, n_left_out, n_evaluations)
-    candidates.sort(key=lambda candidate: n_parameters(candidate.structure, K, D))
-    best = min(candidates, key=lambda candidate: scores[candidate.structure])
+    candidates.sort(key=lambda candidate: candidate.structure.n_parameters(K, D))
+    best = min(candidates, key=lambda candidate: scores[candidate.structure.name])
     chosen = next(candidate for candidate in candidates if _as_good(candidate, best, kept.weights))
-    others = [score for structure, score in scores.items() if structure != chosen.structure]
-    margin = min(others) - scores[chosen.structure]
+    others = [score for name, score in scores.items() if name != chosen.structure.name]
+    margin = min(others) - scores[chosen.structure.name]
     reason = "it predicts left-out rows best"
     if chosen is not best:
-        reason = f"the simplest within one standard error of the best, {best.structure}, in predicting left-out rows"
+        reason = (
+            f"the simplest within one standard error of the best, {best.structure.name}, in predicting left-out rows"
+        )
     return Choice(chosen, reason, scores, margin, n_left_out, n_evaluations)
 
 
@@ -162,10 +163,10 @@ def _as_good(candidate: Candidate, best: Candidate, weights: np.ndarray) -> bool
 def _candidate(
     statistics: ClassStatistics, structure: Structure, kept: KeptRows, settings: GaussianSettings, scored: bool
 ) -> Candidate:
-    """The structure with the prior asked for, or the best one; scored if that is what chooses it, or if asked."""
+    """The structure with the prior that was asked for, or the best one, and its losses where they are needed."""
     D = statistics.means.shape[1]
     given = settings.prior if isinstance(settings.prior, NormalInverseWishartPrior) else None
-    standardised = Standardised(statistics, None if given is None else given.origin(D), structure)
+    standardised = StandardisedStatistics(statistics, None if given is None else given.origin(D), structure)
     n_parts = max(1, min(4, len(kept.codes) // _ROWS_TO_SHARE))
     rows = LeftOut(
         (kept.X - standardised.origin) / standardised.unit, kept.codes, np.minimum(kept.weights, 1.0), kept.weights
@@ -183,7 +184,7 @@ def _candidate(
         prior = _weakest(structure, statistics)
         return Candidate(structure, standardised, prior, {}, losses(prior) if scored else None, 0)
     if given is not None:
-        prior = given.within(structure, standardised.unit, standardised.variance)
+        prior = given.in_units(structure, standardised.unit, standardised.variance)
         return Candidate(structure, standardised, prior, {}, losses(prior) if len(kept.codes) else None, 0)
     N = float(statistics.counts.sum())
     if settings.prior == "evidence":
@@ -212,20 +213,16 @@ def _candidate(
 
 
 def _prior(x: np.ndarray, structure: Structure, D: int, N: float) -> WishartPrior:
-    """From the logarithms of (kappa, v, pooled, spread)."""
+    """The prior with these logarithms of (kappa, v, pooled, spread)."""
     kappa, v, pooled, spread = np.exp(x)
-    if shape(structure) == "full":
-        return WishartPrior(kappa, v + D - 1.0, v * spread * np.eye(D), v * pooled / N)
-    scale = np.full(D, v * spread) if shape(structure) == "diagonal" else np.array(v * spread * D)
-    return WishartPrior(kappa, v, scale, v * pooled / N)
+    nu = v + structure.dimension(D) - 1.0
+    return WishartPrior(kappa, nu, structure.isotropic(v * spread, D), v * pooled / N)
 
 
 def _weakest(structure: Structure, statistics: ClassStatistics) -> WishartPrior:
     """No prior but the ridge, so that singular classes can be compared as well."""
-    ridge = RIDGE[shape(structure)] * statistics.counts.sum() / len(statistics.counts)
-    D = statistics.means.shape[1]
-    scale = {"full": ridge * np.eye(D), "diagonal": np.full(D, ridge), "spherical": np.array(ridge * D)}
-    return WishartPrior(0.0, 0.0, scale[shape(structure)], 0.0)
+    level = structure.ridge * statistics.counts.sum() / len(statistics.counts)
+    return WishartPrior(0.0, 0.0, structure.isotropic(level, statistics.means.shape[1]), 0.0)
 
 
 def _left_out_losses(

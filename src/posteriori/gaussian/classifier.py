@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +10,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.exceptions import ConvergenceWarning, SingularWarning
 from posteriori.gaussian.choice import KeptRows
-from posteriori.gaussian.densities import draw, log_joint, pulled_in
-from posteriori.gaussian.fit import GaussianFit, fit_gaussian
+from posteriori.gaussian.densities import draw, log_joint, within_reach
+from posteriori.gaussian.fit import MOST_SCATTER, GaussianFit, SeenRows
 from posteriori.gaussian.niw import RidgePrior
-from posteriori.gaussian.settings import gaussian_settings, validate_gaussian
-from posteriori.gaussian.statistics import ClassStatistics, Kind, class_statistics
-from posteriori.gaussian.structures import Structure, scatter_kind
+from posteriori.gaussian.settings import gaussian_settings, structures_asked_for, validate_gaussian
+from posteriori.gaussian.statistics import SCATTERS, ClassStatistics, Kind, class_statistics
+from posteriori.gaussian.structures import STRUCTURES
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.parameters import require_count, seed_from
 from posteriori.rows.blocks import Blocks, random_rows
@@ -33,11 +30,8 @@ from posteriori.threads import one_blas_thread, usable_threads
 
 __all__ = ["GaussianClassifier"]
 
-_DIAGONAL: tuple[Structure, ...] = ("diagonal", "tied_diagonal", "spherical")
 _MOST_KEPT = 4000
 """Rows kept to judge priors by."""
-_MOST_SCATTER = 5e7
-"""Numbers in all scatter matrices that "auto" will keep."""
 _FAR = 1e4
 """Logits at the origin beyond which rows are shifted before they are multiplied."""
 
@@ -47,7 +41,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     One class for what is known as Gaussian naive Bayes (`covariance="diagonal"`), linear ("tied") and quadratic
     ("full") discriminant analysis. By default all parameters are integrated out: classes have Student t densities, and
-    probabilities know how few rows they rest on. The data are read once.
+    probabilities are as uncertain as few rows make them. One pass over the data gives all statistics; a data set on
+    disk is read once more for a sample of its rows, where a structure or a prior is judged by it.
 
     Parameters
     ----------
@@ -86,6 +81,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         proper prior, Schwarz's approximation (BIC).
     solution_ : GaussianSolution
         Structure, scores of the structures, hyperparameters, ridges.
+    fitted_ : GaussianFit
+        All of the above and the densities of the classes, as one object.
+    seen_ : SeenRows
+        What is kept of the rows: their statistics, and a sample of at most 4,000 of them.
     classes_, n_features_in_, feature_names_in_
 
     Notes
@@ -125,18 +124,26 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.covariance in ("auto", "diagonal", "tied_diagonal")
+        tags.input_tags.allow_nan = self._missing_allowed
         return tags
 
-    means_ = property(lambda self: self._fit.means)
-    covariances_ = property(lambda self: self._fit.covariances)
-    class_prior_ = property(lambda self: self._fit.class_prior)
-    prior_ = property(lambda self: self._fit.prior)
-    log_evidence_ = property(lambda self: self._fit.log_evidence)
-    solution_ = property(lambda self: self._fit.solution)
+    @property
+    def fitted_(self) -> GaussianFit:
+        """The fit to all rows seen by `fit` and `partial_fit`, as one object."""
+        seen: SeenRows | None = self.__dict__.get("seen_")
+        if seen is None:
+            raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
+        return seen.fit
+
+    means_ = property(lambda self: self.fitted_.means)
+    covariances_ = property(lambda self: self.fitted_.covariances)
+    class_prior_ = property(lambda self: self.fitted_.class_prior)
+    prior_ = property(lambda self: self.fitted_.prior)
+    log_evidence_ = property(lambda self: self.fitted_.log_evidence)
+    solution_ = property(lambda self: self.fitted_.solution)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianClassifier:
-        """Fit the model in one pass over the rows.
+        """Fit the model: statistics of all rows, then the structure and the prior, where they are left open.
 
         Parameters
         ----------
@@ -150,22 +157,21 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """
         validate_gaussian(self)
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, None, device=self.device)
-        gaussian_settings(self, target.classes, features.n_features)
+        settings = gaussian_settings(self, target.classes, features.n_features)
         statistics, kept, n_passes = self._read(features, target)
-        fitted = self._derive(statistics, kept, target.classes)
-        fitted = replace(fitted, solution=replace(fitted.solution, n_passes=n_passes))
+        seen = SeenRows(statistics, kept, target.classes, settings, n_passes)
+        _ = seen.fit  # before an attribute is set: a fit that fails leaves the estimator as it was
         remember_features(self, features, named)
-        self._statistics, self._kept = statistics, kept
-        self._fitted: GaussianFit | None = fitted
+        self.seen_ = seen
         self.classes_, self.class_count_ = target.classes, statistics.counts
-        _warn_of(fitted)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> GaussianClassifier:
         """Add rows to those seen so far, by `fit` or `partial_fit`: the result is that of all rows at once.
 
-        Statistics merge exactly, in any order. Priors and structure are chosen anew when they are next asked for; of
-        the rows themselves at most 4,000, each as likely as any other, are kept for that.
+        Statistics merge exactly, in any order, and that is all a call does. The prior and the structure are chosen anew
+        when the fit is next read, by a prediction or an attribute such as `means_`. For that a random sample of at
+        most 4,000 rows is kept.
 
         Parameters
         ----------
@@ -179,32 +185,24 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         self
         """
         validate_gaussian(self)
-        before: ClassStatistics | None = getattr(self, "_statistics", None)
-        if before is not None and classes is not None and list(np.unique(classes)) != list(self.classes_):
+        seen: SeenRows | None = getattr(self, "seen_", None)
+        if seen is not None and classes is not None and list(np.unique(classes)) != list(self.classes_):
             raise ValueError(
                 f"classes={list(classes)!r} differ from those of the first call, {list(self.classes_)!r}: pass the "
                 "same ones, or None."
             )
-        declared = self.classes_ if before is not None else classes if classes is not None else self.classes
+        declared = self.classes_ if seen is not None else classes if classes is not None else self.classes
         features, target, named = read_for_fit(X, y, sample_weight, declared, None, device=self.device)
-        if before is not None:
+        if seen is not None:
             check_features(self, features)
-        gaussian_settings(self, target.classes, features.n_features)
-        auto = self.covariance == "auto" and before is not None and before.kind == "diagonal"
-        statistics, kept, _ = self._read(features, target, "diagonal" if auto else None)
-        if before is not None:
-            if before.kind not in (statistics.kind, "full"):
-                raise ValueError(
-                    f"covariance={self.covariance!r} needs more than was kept of the rows before, their "
-                    f"{'variances' if before.kind == 'diagonal' else 'scatter within classes'}: fit all rows again."
-                )
-            before = before.reduced(statistics.kind)
-            if self._kept.n_seen > 0 and len(self._kept.codes) == 0:
-                self._require_nothing_sought()
-            statistics, kept = before + statistics, self._kept.merged(kept, _MOST_KEPT, self._rng())
+        settings = gaussian_settings(self, target.classes, features.n_features)
+        known = None if seen is None else seen.statistics
+        statistics, kept, _ = self._read(features, target, known)
+        if seen is not None:
+            statistics, kept = self._merged(seen, statistics, kept)
         else:
             remember_features(self, features, named)
-        self._statistics, self._kept, self._fitted = statistics, kept, None
+        self.seen_ = SeenRows(statistics, kept, target.classes, settings)
         self.classes_, self.class_count_ = target.classes, statistics.counts
         return self
 
@@ -256,26 +254,27 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         require_count("n_samples", n_samples, 1)
         given = self.random_state if random_state is None else random_state
         rng = np.random.default_rng(check_random_state(given).randint(2**31))
-        X, codes = draw(self._fit.densities, int(n_samples), rng)
+        X, codes = draw(self.fitted_.densities, int(n_samples), rng)
         return X, self.classes_[codes]
 
     def to_softmax(self) -> SoftmaxRegression:
         """The softmax regression with exactly the same probabilities, for tied covariances under "mle" or "map"."""
         check_is_fitted(self)
-        linear = self._fit.densities.linear()
+        linear = self.fitted_.densities.linear()
         if linear is None:
             structure = self.solution_.structure
-            if self._fit.densities.student:
+            if self.fitted_.densities.student:
                 raise ValueError(
-                    "estimate='bayes' gives Student t classes, whose log-odds are not linear in x: there is no softmax "
-                    "regression like it. Use estimate='map'."
+                    "estimate='bayes' gives Student t classes, whose log-odds are not linear in x: no softmax "
+                    "regression has the same probabilities. Use estimate='map'."
                 )
+            tied = " or ".join(repr(name) for name, other in STRUCTURES.items() if other.tied)
             raise ValueError(
-                f"Classes with a covariance of their own ({structure!r}) have log-odds that are quadratic in x: there "
-                "is no softmax regression like it. Use covariance='tied' or 'tied_diagonal'."
+                f"Classes with a covariance of their own ({structure!r}) have log-odds that are quadratic in x: no "
+                f"softmax regression has the same probabilities. Use covariance={tied}."
             )
         model = SoftmaxRegression(classes=None if self.classes is None else list(self.classes))
-        coef, intercept = linear[0], linear[1] - linear[0] @ self._fit.densities.origin
+        coef, intercept = linear[0], linear[1] - linear[0] @ self.fitted_.densities.origin
         model.classes_ = self.classes_
         copy_features(model, self)
         model.coef_, model.intercept_, model.n_iter_ = coef, np.maximum(intercept, -1e300), 0
@@ -288,7 +287,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return int(found[0])
 
     def _finished(self, X: Any, finish: Callable[[np.ndarray], Any]) -> np.ndarray:
-        """Logits turned into what is asked for, in place: block by block, and again from the whole if that fails."""
+        """Probabilities or their logarithms, made of logits in place: by blocks, or of all rows where a block fails."""
         features = read_for_prediction(self, X, self.device)
         F = self._map_rows(features, finish)
         if np.isnan(F).any():
@@ -297,7 +296,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return F
 
     def _logits(self, X: Any) -> np.ndarray:
-        """What log p(k | x) is up to a number for each row, (K, n)."""
+        """The logarithm of p(k | x) up to a number for each row, (K, n)."""
         return self._logits_of(read_for_prediction(self, X, self.device))
 
     def _logits_of(self, features: Features) -> np.ndarray:
@@ -306,11 +305,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _map_rows(self, features: Features, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
         """Logits, (K, n), by products with coefficients alone where they are linear in x."""
-        linear, origin = self._fit.densities.linear(), self._fit.densities.origin
+        linear, origin = self.fitted_.densities.linear(), self.fitted_.densities.origin
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
             far = linear is not None and np.abs(linear[0] @ origin).max() > _FAR
             if linear is None or (far and self._blocks(features).sparse):
-                return self._blocks(features).map_rows(log_joint, self._fit.densities, finish)
+                return self._blocks(features).map_rows(log_joint, self.fitted_.densities, finish)
             coef, intercept = linear
             blocks = self._blocks(features, origin if far else None)
             theta = np.column_stack([coef, intercept if far else intercept - coef @ origin])
@@ -321,136 +320,109 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _joint_of(self, features: Features) -> np.ndarray:
         """Joint log-probabilities, (K, n)."""
-        densities = self._fit.densities
+        densities = self.fitted_.densities
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
             blocks = self._blocks(features)
             F = blocks.map_rows(log_joint, densities)
             best = F.max(axis=0)
             if np.isfinite(best).all():
                 return F
-            self._refuse(features, densities.structure)
-            # finite, but so far away that squares overflow: judged from as far as can be told
+            _require_finite(features, missing_allowed=densities.covariance_structure.missing_allowed)
+            # finite, but so far away that squares overflow: such rows are moved to where they do not
             far = np.flatnonzero(~np.isfinite(best))
-            X = as_dense(blocks.take(far)[0])
-            F[:, far] = log_joint(pulled_in(X, densities), densities)
+            F[:, far] = log_joint(within_reach(as_dense(blocks.take(far)[0]), densities), densities)
         return np.where(np.isnan(F), densities.log_prior[:, None], F)
 
+    @property
+    def _missing_allowed(self) -> bool:
+        """Whether a structure that may be chosen allows missing values."""
+        return any(structure.missing_allowed for structure in structures_asked_for(self.covariance))
+
     def _read(
-        self, features: Features, target: Target, kind: Kind | None = None
+        self, features: Features, target: Target, known: ClassStatistics | None = None
     ) -> tuple[ClassStatistics, KeptRows, int]:
-        """Statistics of the rows, in as much detail as is needed, some of the rows themselves, and passes made."""
-        K, D = len(target.classes), features.n_features
-        auto = self.covariance == "auto"
-        if kind is None and auto:
-            kind = "full" if K * D * D <= _MOST_SCATTER else "diagonal"
-        elif kind is None:
-            kind = scatter_kind(self.covariance)
+        """Statistics of the rows, a sample of the rows, and the number of passes made.
+
+        The statistics have as much detail as is needed, and no more than `known`, to which they will be added.
+        """
+        K, auto = len(target.classes), self.covariance == "auto"
+        kind = self._scatter_kind(K, features.n_features, known)
         blocks = features.blocks(target, K, n_threads=usable_threads(self.n_jobs))
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
-            statistics = blocks.map_sum(class_statistics, K, kind, coarse=kind == "full")
-            if auto and kind == "full" and np.isnan(statistics.means).any():
+            statistics = blocks.map_sum(class_statistics, K, kind, coarse=SCATTERS[kind].by_class)
+            if auto and np.isnan(statistics.means).any():  # values are missing
                 statistics = blocks.map_sum(class_statistics, K, "diagonal")
-        if not (np.isfinite(statistics.means).all() and np.isfinite(statistics.scatter).all()):
-            self._refuse(features, "diagonal" if statistics.kind == "diagonal" else self.covariance)
+        finite = np.isfinite(statistics.means).all() and np.isfinite(statistics.scatter).all()
+        if not finite or not (statistics.complete or self._missing_allowed):
+            _require_finite(features, missing_allowed=self._missing_allowed)
+        if not finite:
             raise ValueError("X holds values so large that their squares overflow: rescale it.")
-        if self.covariance == "spherical" and not statistics.complete:
-            self._refuse(features, self.covariance)
-        return statistics, self._keep(blocks, target), blocks.n_passes
+        return statistics, self._sampled(blocks, target), blocks.n_passes
 
-    def _refuse(self, features: Features, structure: str) -> None:
-        """Raise if a value is infinite, or missing where that is not allowed."""
-        missing_allowed = structure in ("diagonal", "tied_diagonal")
-        try:
-            features.require_finite(missing_allowed=missing_allowed)
-        except ValueError as error:
-            if missing_allowed or "NaN" not in str(error):
-                raise
-            advice = "covariance='diagonal' and 'tied_diagonal' leave missing values out."
-            raise ValueError(f"{error} Or leave them to us: {advice}") from None
+    def _scatter_kind(self, K: int, D: int, known: ClassStatistics | None) -> Kind:
+        """The kind of scatter that is needed."""
+        if self.covariance != "auto":
+            return STRUCTURES[self.covariance].scatter
+        only_variances = K * D**2 > MOST_SCATTER or (known is not None and not known.holds("full"))
+        return "diagonal" if only_variances else "full"
 
-    def _keep(self, blocks: Blocks, target: Target) -> KeptRows:
-        """Some rows to judge priors by; a row with soft labels counts once for each class it may be of."""
-        most = _MOST_KEPT if self._judges else 0
+    def _sampled(self, blocks: Blocks, target: Target) -> KeptRows:
+        """A sample of the rows to judge priors by; a row with soft labels counts once for each class it may be of."""
+        most = _MOST_KEPT if self._leaves_rows_out else 0
         X, Y, c = random_rows(blocks, most, self._rng())
         X = as_dense(X)
         weights = np.ones(len(X)) if c is None else c
         if Y.ndim == 1:
             return KeptRows(X, Y, weights, target.n_counted)
         n, k = np.nonzero(Y)
-        return KeptRows(X[n], k, weights[n] * Y[n, k], target.n_counted).some(most)
+        return KeptRows(X[n], k, weights[n] * Y[n, k], target.n_counted).at_most(most)
+
+    def _merged(self, seen: SeenRows, new: ClassStatistics, kept: KeptRows) -> tuple[ClassStatistics, KeptRows]:
+        """The statistics and the sample of the rows seen before and of new ones."""
+        before = seen.statistics
+        if not before.holds(new.kind):
+            raise ValueError(
+                f"covariance={self.covariance!r} needs more than is known of the earlier rows, of which only the "
+                f"{SCATTERS[before.kind].contents} was kept: fit all rows again."
+            )
+        if seen.kept.n_seen > 0 and len(seen.kept.codes) == 0:
+            self._require_nothing_sought()
+        return before.reduced(new.kind) + new, seen.kept.merged(kept, _MOST_KEPT, self._rng())
 
     @property
-    def _judges(self) -> bool:
-        """Whether anything is to be chosen by left-out rows."""
+    def _leaves_rows_out(self) -> bool:
+        """Whether a structure or a prior is judged by left-out rows."""
         return self.covariance == "auto" or not (self.estimate == "mle" or isinstance(self.prior, RidgePrior))
 
     def _require_nothing_sought(self) -> None:
-        """Raise if covariance or prior is to be chosen by rows."""
-        sought = {}  # each with what needs no rows
+        """Raise if the covariance or the prior is to be chosen by left-out rows."""
+        sought = {}  # each with a setting that needs no rows
         if self.covariance == "auto":
             sought["covariance='auto'"] = "a covariance that is not 'auto'"
         if self.estimate != "mle" and self.prior == "predictive":
             sought["prior='predictive'"] = "prior='evidence'"
         if sought:
             raise ValueError(
-                f"{' and '.join(sought)} {'is' if len(sought) == 1 else 'are'} chosen by left-out rows, and of the "
-                "rows before none were kept: a stored model has none, nor has one that had nothing to choose by them. "
+                f"{' and '.join(sought)} {'is' if len(sought) == 1 else 'are'} chosen by left-out rows, but "
+                "none of the earlier rows were kept: neither a stored model keeps rows, nor one that chose nothing by "
+                "them. "
                 f"Fit all rows again, or set {' and '.join(sought.values())}."
             )
 
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(seed_from(self.random_state))
 
-    def _derive(self, statistics: ClassStatistics, kept: KeptRows, classes: np.ndarray) -> GaussianFit:
-        settings = gaussian_settings(self, classes, statistics.means.shape[1])
-        why = ""
-        if self.covariance == "auto" and statistics.kind == "diagonal":
-            missing = not statistics.complete or bool(np.isnan(kept.X).any())
-            allowed = _DIAGONAL[:2] if missing else _DIAGONAL
-            settings = replace(settings, structures=allowed)
-            large = len(classes) * statistics.means.shape[1] ** 2 > _MOST_SCATTER
-            why = (
-                "values are missing"
-                if missing
-                else "matrices would be too large"
-                if large
-                else "only variances are known"
-            )
-        with one_blas_thread():
-            fitted = fit_gaussian(statistics, kept, settings, classes)
-        if why:
-            solution = replace(fitted.solution, structure_reason=f"{fitted.solution.structure_reason} ({why})")
-            fitted = replace(fitted, solution=solution)
-        return fitted
 
-    @property
-    def _fit(self) -> GaussianFit:
-        """What follows from the rows seen: derived when it is first asked for, as more rows may come before."""
-        fitted: GaussianFit | None = self.__dict__.get("_fitted")
-        if fitted is None:
-            if "_statistics" not in self.__dict__:
-                raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
-            fitted = self._fitted = self._derive(self._statistics, self._kept, self.classes_)
-            _warn_of(fitted)
-        return fitted
-
-
-def _warn_of(fitted: GaussianFit) -> None:
-    ridges = fitted.solution.ridges
-    if ridges:
-        warnings.warn(
-            f"The covariance of {_some(list(ridges))} is singular: {max(ridges.values()):g} of all rows' variances "
-            "was added to its diagonal (solution_.ridges). Use estimate='bayes' or 'map', which need no ridge.",
-            SingularWarning,
-            stacklevel=4,
-        )
-    if not fitted.solution.converged:
-        warnings.warn(
-            "Means and covariances under the ridge prior had not settled: two modes are nearly alike. Use another "
-            "strength, or a NormalInverseWishartPrior.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+def _require_finite(features: Features, *, missing_allowed: bool) -> None:
+    """Raise if a value is infinite, or missing where that is not allowed."""
+    features.require_finite(missing_allowed=True)
+    if missing_allowed:
+        return
+    try:
+        features.require_finite()  # now only a missing value can be at fault
+    except ValueError as error:
+        names = " or ".join(repr(name) for name, structure in STRUCTURES.items() if structure.missing_allowed)
+        raise ValueError(f"{error} Or use covariance={names}, which leave missing values out.") from None
 
 
 def _finished_logits(X: Any, theta: np.ndarray, finish: Callable[[np.ndarray], Any] | None) -> np.ndarray:
@@ -459,9 +431,3 @@ def _finished_logits(X: Any, theta: np.ndarray, finish: Callable[[np.ndarray], A
         if finish is not None:
             finish(F)
     return F
-
-
-def _some(labels: list[Any], most: int = 5) -> str:
-    """The first labels, for a message."""
-    shown = ", ".join(repr(label) for label in labels[:most])
-    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in all)"

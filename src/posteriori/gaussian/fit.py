@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import warnings
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
-from posteriori.gaussian.choice import RIDGE, Choice, KeptRows, Standardised, choose
+from posteriori.exceptions import ConvergenceWarning, SingularWarning
+from posteriori.gaussian.choice import Choice, KeptRows, StandardisedStatistics, choose
 from posteriori.gaussian.densities import ClassDensities, class_densities, log_likelihood
-from posteriori.gaussian.niw import NormalInverseWishartPrior, RidgePrior
-from posteriori.gaussian.ridge import ridge_means
-from posteriori.gaussian.settings import GaussianSettings
-from posteriori.gaussian.statistics import ClassStatistics
-from posteriori.gaussian.structures import (
+from posteriori.gaussian.niw import (
     NO_PRIOR,
     Belief,
     Estimate,
-    Structure,
-    divisor,
-    is_tied,
+    NormalInverseWishartPrior,
+    RidgePrior,
     log_evidence,
-    n_parameters,
+    mode_divisor,
     prior_scale,
-    shape,
     updated,
 )
+from posteriori.gaussian.ridge import ridge_mode
+from posteriori.gaussian.settings import GaussianSettings
+from posteriori.gaussian.statistics import ClassStatistics
+from posteriori.gaussian.structures import structures_for
+from posteriori.threads import one_blas_thread
 
-__all__ = ["GaussianFit", "GaussianSolution", "fit_gaussian"]
+__all__ = ["MOST_SCATTER", "GaussianFit", "GaussianSolution", "SeenRows", "fit_gaussian"]
 
-_SINGULAR = 1e-11
-"""Smallest eigenvalue of a regular covariance, its variances brought to one."""
-_CONSTANT = 1e-28
-"""Variance that is due to rounding, in units of that of all rows."""
+MOST_SCATTER = 5e7
+"""Numbers in all scatter matrices that covariance="auto" will keep."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class GaussianSolution:
         Over the data.
     """
 
-    structure: Structure
+    structure: str
     structure_reason: str
     scores: dict[str, float] = field(default_factory=dict)
     margin: float | None = None
@@ -79,7 +78,19 @@ class GaussianSolution:
 
 @dataclass(frozen=True)
 class GaussianFit:
-    """A fitted classifier, without its interface."""
+    """A fitted classifier, without its interface; the fields are those of stored files.
+
+    Attributes
+    ----------
+    densities : ClassDensities
+        What predictions are made with.
+    means, covariances, class_prior : ndarray
+        The parameters, in the units of the data.
+    prior : NormalInverseWishartPrior, RidgePrior or None
+        The prior as used, in the units of the data.
+    log_evidence : float
+    solution : GaussianSolution
+    """
 
     densities: ClassDensities
     means: np.ndarray
@@ -90,15 +101,84 @@ class GaussianFit:
     solution: GaussianSolution
 
 
+@dataclass(frozen=True)
+class SeenRows:
+    """All that a classifier keeps of the rows it has seen, and the fit that follows from it.
+
+    To choose a prior takes far longer than to add rows to the statistics, so `partial_fit` derives no fit: the fit is
+    derived when it is first read, and kept here. As this object is not changed but replaced when more rows come, a
+    prediction changes no attribute of the classifier, and the fit is that of the parameters at the last `partial_fit`.
+
+    Attributes
+    ----------
+    statistics : ClassStatistics
+    kept : KeptRows
+    classes : ndarray (K,)
+    settings : GaussianSettings or None
+        None for a stored classifier, whose fit is known.
+    n_passes : int
+        Passes over the data, for `solution_`.
+    """
+
+    statistics: ClassStatistics
+    kept: KeptRows
+    classes: np.ndarray
+    settings: GaussianSettings | None
+    n_passes: int = 1
+
+    @classmethod
+    def restored(cls, statistics: ClassStatistics, kept: KeptRows, classes: np.ndarray, fit: GaussianFit) -> SeenRows:
+        """The rows behind a fit that is known."""
+        seen = cls(statistics, kept, classes, None)
+        vars(seen)["fit"] = fit  # where cached_property keeps it
+        return seen
+
+    @cached_property
+    def fit(self) -> GaussianFit:
+        """The fit to all rows seen."""
+        assert self.settings is not None
+        with one_blas_thread():
+            fitted = fit_gaussian(self.statistics, self.kept, self.settings, self.classes)
+        fitted = replace(fitted, solution=replace(fitted.solution, n_passes=self.n_passes))
+        _warn_if_unsound(fitted.solution)
+        return fitted
+
+
+def _warn_if_unsound(solution: GaussianSolution) -> None:
+    ridges = solution.ridges
+    if ridges:
+        warnings.warn(
+            f"The covariance of {_listed(list(ridges))} is singular: {max(ridges.values()):g} of all rows' variances "
+            "was added to its diagonal (solution_.ridges). Use estimate='bayes' or 'map', which need no ridge.",
+            SingularWarning,
+            stacklevel=5,
+        )
+    if not solution.converged:
+        warnings.warn(
+            "Means and covariances under the ridge prior have not converged: two modes are nearly equal. Use another "
+            "strength, or a NormalInverseWishartPrior.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+def _listed(labels: list[Any], most: int = 5) -> str:
+    """The first labels, for a message."""
+    shown = ", ".join(repr(label) for label in labels[:most])
+    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in all)"
+
+
 def fit_gaussian(
     statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings, classes: np.ndarray
 ) -> GaussianFit:
-    """Choose structure and prior where they are left open, and derive everything from them."""
+    """The fit: structure and prior are chosen where they are left open, and all else follows from them."""
     frequencies = settings.frequencies(statistics.counts)
     class_prior = frequencies / frequencies.sum()
     if isinstance(settings.prior, RidgePrior):
         return _fit_ridge(statistics, settings, settings.prior, class_prior, classes)
+    settings, restriction = _restricted(statistics, kept, settings)
     choice = choose(statistics, kept, settings)
+    choice = replace(choice, reason=choice.reason + restriction)
     candidate, standardised = choice.candidate, choice.candidate.standardised
     if settings.estimate == "mle":
         belief, ridges = _regular(updated(standardised.statistics, NO_PRIOR, candidate.structure), classes)
@@ -124,6 +204,25 @@ def fit_gaussian(
     )
 
 
+def _restricted(
+    statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings
+) -> tuple[GaussianSettings, str]:
+    """The settings with those structures alone that the statistics allow, and why; a structure asked for is kept."""
+    if len(settings.structures) == 1:
+        return settings, ""
+    missing = not statistics.complete or bool(np.isnan(kept.X).any())
+    allowed = structures_for(statistics, missing=missing)
+    if len(allowed) == len(settings.structures):
+        return settings, ""
+    K, D = statistics.means.shape
+    why = "only variances are known"
+    if missing:
+        why = "values are missing"
+    elif K * D**2 > MOST_SCATTER:
+        why = "matrices would be too large"
+    return replace(settings, structures=allowed), f" ({why})"
+
+
 def _fit_ridge(
     statistics: ClassStatistics,
     settings: GaussianSettings,
@@ -133,17 +232,17 @@ def _fit_ridge(
 ) -> GaussianFit:
     """The mode under the ridge prior on the means."""
     (structure,) = settings.structures
-    standardised = Standardised(statistics, None, structure)
+    standardised = StandardisedStatistics(statistics, None, structure)
     centre, precision = -standardised.origin / standardised.unit, 2.0 * prior.strength * standardised.unit**2
-    belief, converged = ridge_means(standardised.statistics, structure, centre, precision)
+    belief, converged = ridge_mode(standardised.statistics, structure, centre, precision)
     belief, ridges = _regular(belief, classes)
-    solution = GaussianSolution(structure, "as asked for", ridges=ridges, converged=converged)
+    solution = GaussianSolution(structure.name, "as asked for", ridges=ridges, converged=converged)
     return _gaussian(statistics, standardised, belief, class_prior, prior, settings, solution)
 
 
 def _gaussian(
     statistics: ClassStatistics,
-    standardised: Standardised,
+    standardised: StandardisedStatistics,
     belief: Belief,
     class_prior: np.ndarray,
     prior: RidgePrior | None,
@@ -154,14 +253,14 @@ def _gaussian(
     densities = class_densities(belief, "mle", _log(class_prior), standardised.origin, 1.0 / standardised.unit)
     means, covariances = _parameters(belief, "mle", standardised)
     K, D = means.shape
-    n = n_parameters(belief.structure, K, D) + K * D + (0 if settings.class_prior is not None else K - 1)
+    n = belief.structure.n_parameters(K, D) + K * D + (0 if settings.class_prior is not None else K - 1)
     evidence = log_likelihood(statistics, densities) - 0.5 * n * np.log(max(statistics.counts.sum(), 1.0))
     return GaussianFit(densities, means, covariances, class_prior, prior, float(evidence), solution)
 
 
 def _solution(choice: Choice, ridges: dict[Any, float]) -> GaussianSolution:
     return GaussianSolution(
-        choice.candidate.structure,
+        choice.candidate.structure.name,
         choice.reason,
         choice.scores,
         choice.margin,
@@ -177,72 +276,39 @@ def _regular(belief: Belief, classes: np.ndarray) -> tuple[Belief, dict[Any, flo
 
     A class or feature without rows gets the mean and the variances of all rows.
     """
-    D = belief.means.shape[1]
     unseen = belief.nu <= 0.0
     nu = np.where(unseen, 1.0, belief.nu)
-    Psi = belief.Psi.copy()
-    ridges, ridge = np.zeros(len(Psi)), RIDGE[shape(belief.structure)]
-    if shape(belief.structure) == "full":
-        for j, M in enumerate(Psi):
-            ridges[j] = 1.0 if unseen[j].any() else 0.0 if _is_regular(M, float(nu[j, 0])) else ridge
-            M[np.diag_indices(D)] += ridges[j] * nu[j]
-    else:
-        each = np.where(unseen, 1.0, np.where(Psi > _CONSTANT * nu, 0.0, ridge))
-        Psi += each * nu
-        ridges = np.broadcast_to(each, Psi.shape).max(axis=1)
+    Psi, ridges = belief.structure.with_ridges(belief.Psi, nu, unseen)
     labels = classes.tolist()
     named = labels if len(ridges) == len(labels) else [tuple(labels)] if len(labels) <= 10 else ["all classes"]
     found = {label: float(ridge) for label, ridge in zip(named, ridges, strict=True) if ridge > 0.0}
     return Belief(belief.structure, belief.kappa, belief.means, nu, Psi), found
 
 
-def _is_regular(M: np.ndarray, n: float) -> bool:
-    """Whether the scatter of n rows is positive definite by more than rounding, whatever the units of its rows."""
-    diagonal = M.diagonal()
-    if not (diagonal > _CONSTANT * n).all():
-        return False
-    unit = 1.0 / np.sqrt(diagonal)
-    scaled = M * unit * unit[:, None]
-    scaled[np.diag_indices_from(scaled)] -= _SINGULAR
-    return bool(lapack.dpotrf(scaled, lower=1)[1] == 0)
-
-
-def _parameters(belief: Belief, estimate: Estimate, standardised: Standardised) -> tuple[np.ndarray, np.ndarray]:
+def _parameters(
+    belief: Belief, estimate: Estimate, standardised: StandardisedStatistics
+) -> tuple[np.ndarray, np.ndarray]:
     """Means (K, D) and covariances in the data's units: the joint mode of the belief."""
     structure, unit = belief.structure, standardised.unit
-    K, D = belief.means.shape
-    div = divisor(structure, "map" if estimate == "bayes" else estimate, belief.nu, D, K)
-    if shape(structure) == "full":
-        covariances = belief.Psi / np.asarray(div)[:, :, None] * (unit * unit[:, None])
-    elif shape(structure) == "diagonal":
-        covariances = belief.Psi / div * unit**2
-    else:
-        covariances = (belief.Psi / div)[:, 0] * unit[0] ** 2
-    return belief.means * unit + standardised.origin, covariances[0] if is_tied(structure) else covariances
+    divisor = mode_divisor(structure, "map" if estimate == "bayes" else estimate, belief.nu, *belief.means.shape)
+    return belief.means * unit + standardised.origin, structure.covariances(belief.Psi, divisor, unit)
 
 
 def _in_data_units(choice: Choice, settings: GaussianSettings) -> NormalInverseWishartPrior:
     """The prior as a user would state it."""
-    candidate = choice.candidate
-    unit = candidate.standardised.unit
-    Psi = prior_scale(candidate.standardised.statistics, candidate.prior, candidate.structure)
-    scale: Any
-    if shape(candidate.structure) == "full":
-        scale = Psi * (unit * unit[:, None])
-    elif shape(candidate.structure) == "diagonal":
-        scale = Psi * unit**2
-    else:
-        scale = float(Psi * unit[0] ** 2)
+    candidate, standardised = choice.candidate, choice.candidate.standardised
+    Psi = prior_scale(standardised.statistics, candidate.prior, candidate.structure)
+    scale = candidate.structure.rescaled(Psi, standardised.unit)
     return NormalInverseWishartPrior(
-        candidate.standardised.origin.copy(),
+        standardised.origin.copy(),
         float(candidate.prior.kappa),
         float(candidate.prior.nu),
-        scale,
+        scale if np.ndim(scale) else float(scale),
         settings.concentration,
     )
 
 
-def _log_units(standardised: Standardised) -> float:
+def _log_units(standardised: StandardisedStatistics) -> float:
     """The logarithm of |dx/dz| over all values."""
     n = standardised.statistics.present
     K, D = standardised.statistics.means.shape

@@ -11,31 +11,32 @@ Determinant and quadratic forms follow from the 2 x 2 matrix I + C G, G = U^T Ps
 .. math:: |\Psi'| = |\Psi| \, |I + C G|, \qquad
           z^\top \Psi'^{-1} z = z^\top \Psi^{-1} z - v^\top (I + C G)^{-1} C \, v, \quad v = U^\top \Psi^{-1} z .
 
-So nothing is fitted again. The part of the prior that is drawn from the rows themselves, `pooled` W, loses the row too:
-in its own class and in all others, there by a matrix of rank one in u.
+So nothing is fitted again. For a variance Psi' is known directly. The part of the prior that is drawn from the rows
+themselves, `pooled` W, loses the row too: in its own class and in all others, there by a matrix of rank one in u.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posteriori.gaussian.niw import Belief, Estimate, WishartPrior, inverse_cholesky, log_density, mode_divisor, updated
 from posteriori.gaussian.statistics import ClassStatistics
-from posteriori.gaussian.structures import (
-    Estimate,
-    Structure,
-    WishartPrior,
-    cholesky,
-    divisor,
-    is_tied,
-    log_density,
-    shape,
-    updated,
-)
 from posteriori.maths.products import sum_of_logs
 
-__all__ = ["LeftOut", "left_out_log_density"]
+if TYPE_CHECKING:
+    from posteriori.gaussian.structure import Structure
+
+__all__ = [
+    "LeftOut",
+    "Removal",
+    "left_out_log_density",
+    "left_out_of_matrices",
+    "left_out_of_one_variance",
+    "left_out_of_variances",
+]
 
 _TINY = 1e-300
 
@@ -62,7 +63,7 @@ class LeftOut:
     weights: np.ndarray
 
     def part(self, rows: slice) -> LeftOut:
-        """Some of them."""
+        """The rows of a slice."""
         return LeftOut(self.Z[rows], self.codes[rows], self.removed[rows], self.weights[rows])
 
 
@@ -70,63 +71,72 @@ def left_out_log_density(
     statistics: ClassStatistics, prior: WishartPrior, structure: Structure, estimate: Estimate, rows: LeftOut
 ) -> np.ndarray:
     """The log density of each row in every class, log p(x_n | k, the other rows), (n, K)."""
-    down = _DownDate(statistics, prior, rows)
-    if shape(structure) == "full":
-        return _full(statistics, prior, structure, estimate, rows, down)
-    if shape(structure) == "diagonal":
-        return _diagonal(statistics, prior, structure, estimate, rows, down)
-    return _spherical(statistics, prior, estimate, rows, down)
+    belief, removal = updated(statistics, prior, structure), Removal(statistics, prior, rows)
+    return structure.left_out_log_density(belief, statistics, prior, estimate, rows, removal)
 
 
-class _DownDate:
-    """What becomes of the class of each row: arrays (n, 1), or (n, D) where values are missing."""
+class Removal:
+    """The class of each row without the row: arrays (n, 1), or (n, D) where values are missing.
+
+    Attributes
+    ----------
+    r, n, t, kappa, h, u : ndarray
+        As above: what is removed of the row and remains of the class; h is h'.
+    w : ndarray
+        r n / n', the weight of u u^T in the scatter.
+    h_before : ndarray
+        h of all rows.
+    xbar, mean : ndarray (n, D)
+        The mean of the remaining rows, and that of the belief.
+    there : ndarray of bool (n, D), or None
+        Which values are there; None where all are.
+    """
 
     def __init__(self, statistics: ClassStatistics, prior: WishartPrior, rows: LeftOut) -> None:
         y = rows.codes
         n = statistics.present[y]
         there = ~np.isnan(rows.Z)
         complete = bool(there.all())
-        r = rows.removed[:, None] if complete else rows.removed[:, None] * there
-        self.n = np.maximum(n - r, 0.0)
-        left = self.n > 1e-9 * n
-        self.n = np.where(left, self.n, 0.0)
-        safe = np.where(left, self.n, 1.0)
-        self.t = np.where(left, r / safe, 0.0)
-        self.w = np.where(left, r * n / safe, 0.0)  # weight of u u^T in the scatter
+        self.there = None if complete else there
+        self.r = rows.removed[:, None] if complete else rows.removed[:, None] * there
+        remaining = np.maximum(n - self.r, 0.0)
+        left = remaining > 1e-9 * n
+        self.n = np.where(left, remaining, 0.0)
+        divisor = np.where(left, self.n, 1.0)
+        self.t = np.where(left, self.r / divisor, 0.0)
+        self.w = np.where(left, self.r * n / divisor, 0.0)
         self.kappa = prior.kappa + self.n
-        self.share = self.n / np.where(self.kappa > 0.0, self.kappa, 1.0)
-        self.h = prior.kappa * self.share
+        share = self.n / np.where(self.kappa > 0.0, self.kappa, 1.0)
+        self.h = prior.kappa * share
         self.h_before = prior.kappa * n / np.where(prior.kappa + n > 0.0, prior.kappa + n, 1.0)
         xbar = statistics.means[y]
-        self.u = np.where(there, rows.Z - xbar, 0.0) if not complete else rows.Z - xbar
+        self.u = rows.Z - xbar if complete else np.where(there, rows.Z - xbar, 0.0)
         self.xbar = np.where(left, xbar - self.t * self.u, 0.0)
-        self.mean = self.share * self.xbar
-        self.r = r
-        self.there = None if complete else there
+        self.mean = share * self.xbar
 
 
-def _full(
+def left_out_of_matrices(
+    belief: Belief,
     statistics: ClassStatistics,
     prior: WishartPrior,
-    structure: Structure,
     estimate: Estimate,
     rows: LeftOut,
-    down: _DownDate,
+    removal: Removal,
 ) -> np.ndarray:
-    belief = updated(statistics, prior, structure)
-    K, D = belief.means.shape
-    y, tied = rows.codes, is_tied(structure)
-    whiteners, log_dets = cholesky(belief.Psi)
-    w, t, h = down.w[:, 0], down.t[:, 0], down.h[:, 0]
+    """Log densities (n, K) of rows left out, for covariance matrices."""
+    K = len(belief.means)
+    y, tied = rows.codes, belief.structure.tied
+    inverses, log_dets = inverse_cholesky(belief.Psi)
+    w, t, h = removal.w[:, 0], removal.t[:, 0], removal.h[:, 0]
     out = np.empty((len(y), K))
-    for j, (A, log_det) in enumerate(zip(whiteners, log_dets, strict=True)):
+    for j, (A, log_det) in enumerate(zip(inverses, log_dets, strict=True)):
         own = np.ones(len(y)) if tied else (y == j).astype(np.float64)
-        X, U, E = (np.dot(M, A.T) for M in (rows.Z, down.u, statistics.means))
+        X, U, E = (np.dot(M, A.T) for M in (rows.Z, removal.u, statistics.means))
         E = E[y]
         # C; the rows of the other classes lose their share of the prior alone
         c11 = -(own + prior.pooled) * w + own * h * t * t
         c12 = -own * h * t
-        c22 = own * (h - down.h_before[:, 0])
+        c22 = own * (h - removal.h_before[:, 0])
         guu, gue, gee = _dots(U, U), _dots(U, E), _dots(E, E)
         m11, m12 = 1.0 + c11 * guu + c12 * gue, c11 * gue + c12 * gee
         m21, m22 = c12 * guu + c22 * gue, 1.0 + c12 * gue + c22 * gee
@@ -136,101 +146,98 @@ def _full(
         for k in range(K) if tied else (j,):
             mine = y == k
             Z = X - np.dot(belief.means[k], A.T)
-            Z[mine] = X[mine] - np.dot(down.mean[mine], A.T)
+            Z[mine] = X[mine] - np.dot(removal.mean[mine], A.T)
             zu, ze = _dots(Z, U), _dots(Z, E)
             q = np.maximum(_dots(Z, Z) - (b11 * zu * zu + 2.0 * b12 * zu * ze + b22 * ze * ze), 0.0)
-            kappa = np.where(mine, down.kappa[:, 0], belief.kappa[k, 0])
+            kappa = np.where(mine, removal.kappa[:, 0], belief.kappa[k, 0])
             nu = belief.nu[j, 0] - (rows.removed if tied else np.where(mine, rows.removed, 0.0))
-            out[:, k] = _density(q, log_det + np.log(det), kappa, nu, D, structure, estimate, K)
+            out[:, k] = _density(q, log_det + np.log(det), kappa, nu, belief, estimate)
     return out
 
 
-def _diagonal(
+def left_out_of_variances(
+    belief: Belief,
     statistics: ClassStatistics,
     prior: WishartPrior,
-    structure: Structure,
     estimate: Estimate,
     rows: LeftOut,
-    down: _DownDate,
+    removal: Removal,
 ) -> np.ndarray:
-    """The same in one dimension, feature by feature: Psi' is known directly."""
-    belief = updated(statistics, prior, structure)
+    """Log densities (n, K) of rows left out, for a variance of each feature."""
     K = len(belief.means)
-    y, tied = rows.codes, is_tied(structure)
-    lost = down.w * down.u**2
-    change = down.h * down.xbar**2 - down.h_before * statistics.means[y] ** 2 - lost
-    Z = rows.Z if down.there is None else np.where(down.there, rows.Z, 0.0)
+    y, tied = rows.codes, belief.structure.tied
+    lost = removal.w * removal.u**2
+    change = removal.h * removal.xbar**2 - removal.h_before * statistics.means[y] ** 2 - lost
+    Z = rows.Z if removal.there is None else np.where(removal.there, rows.Z, 0.0)
     out = np.empty((len(y), K))
     for k in range(K):
         mine = (y == k)[:, None]
         j = 0 if tied else k
         Psi = belief.Psi[j] - prior.pooled * lost + (change if tied else np.where(mine, change, 0.0))
         np.maximum(Psi, _TINY, out=Psi)
-        kappa = np.where(mine, down.kappa, belief.kappa[k])
-        nu = belief.nu[j] - (down.r if tied else np.where(mine, down.r, 0.0))
-        q = Z - np.where(mine, down.mean, belief.means[k])
+        kappa = np.where(mine, removal.kappa, belief.kappa[k])
+        nu = belief.nu[j] - (removal.r if tied else np.where(mine, removal.r, 0.0))
+        q = Z - np.where(mine, removal.mean, belief.means[k])
         q *= q
         q /= Psi
-        if down.there is None and kappa.shape[1] == nu.shape[1] == 1:
-            out[:, k] = _product_density(q, Psi, kappa[:, 0], nu[:, 0], structure, estimate, K)
+        if removal.there is None and kappa.shape[1] == nu.shape[1] == 1:
+            out[:, k] = _product_density(q, Psi, kappa[:, 0], nu[:, 0], belief, estimate)
         else:
-            terms = _density(q, np.log(Psi), kappa, nu, 1, structure, estimate, K)
-            out[:, k] = (terms if down.there is None else np.where(down.there, terms, 0.0)).sum(axis=1)
+            terms = _density(q, np.log(Psi), kappa, nu, belief, estimate)
+            out[:, k] = (terms if removal.there is None else np.where(removal.there, terms, 0.0)).sum(axis=1)
     return out
 
 
 def _product_density(
-    q: np.ndarray,
-    Psi: np.ndarray,
-    kappa: np.ndarray,
-    nu: np.ndarray,
-    structure: Structure,
-    estimate: Estimate,
-    K: int,
+    q: np.ndarray, Psi: np.ndarray, kappa: np.ndarray, nu: np.ndarray, belief: Belief, estimate: Estimate
 ) -> np.ndarray:
     """The log density of all features of a row, (n,): what depends on the feature in few logarithms."""
-    D = q.shape[1]
-    one = np.zeros(1)
-    constant = D * _density(one, one, kappa, nu, 1, structure, estimate, K)
+    zero = np.zeros(1)
+    constant = q.shape[1] * _density(zero, zero, kappa, nu, belief, estimate)
     constant -= 0.5 * sum_of_logs(Psi, axis=1)
     if estimate != "bayes":
-        return constant - 0.5 * np.maximum(divisor(structure, estimate, nu, 1, K), _TINY) * q.sum(axis=1)
+        return constant - 0.5 * _divisor(nu, belief, estimate) * q.sum(axis=1)
     q *= (kappa / (kappa + 1.0))[:, None]
     q += 1.0
     return constant - 0.5 * (nu + 1.0) * sum_of_logs(q, axis=1)
 
 
-def _spherical(
-    statistics: ClassStatistics, prior: WishartPrior, estimate: Estimate, rows: LeftOut, down: _DownDate
+def left_out_of_one_variance(
+    belief: Belief,
+    statistics: ClassStatistics,
+    prior: WishartPrior,
+    estimate: Estimate,
+    rows: LeftOut,
+    removal: Removal,
 ) -> np.ndarray:
-    belief = updated(statistics, prior, "spherical")
+    """Log densities (n, K) of rows left out, for one variance of all features."""
     K, D = belief.means.shape
-    y, xbar = rows.codes, statistics.means[rows.codes]
-    lost = down.w[:, 0] * _dots(down.u, down.u)
-    change = down.h[:, 0] * _dots(down.xbar, down.xbar) - down.h_before[:, 0] * _dots(xbar, xbar) - lost
+    y, xbar, tied = rows.codes, statistics.means[rows.codes], belief.structure.tied
+    lost = removal.w[:, 0] * _dots(removal.u, removal.u)
+    change = removal.h[:, 0] * _dots(removal.xbar, removal.xbar) - removal.h_before[:, 0] * _dots(xbar, xbar) - lost
     out = np.empty((len(y), K))
     for k in range(K):
         mine = y == k
-        Psi = np.maximum(belief.Psi[k, 0] - prior.pooled * lost + np.where(mine, change, 0.0), _TINY)
-        Z = rows.Z - np.where(mine[:, None], down.mean, belief.means[k])
-        kappa = np.where(mine, down.kappa[:, 0], belief.kappa[k, 0])
-        nu = belief.nu[k, 0] - np.where(mine, rows.removed * D, 0.0)
-        out[:, k] = _density(_dots(Z, Z) / Psi, D * np.log(Psi), kappa, nu, D, "spherical", estimate, K)
+        j, own = (0, True) if tied else (k, mine)
+        Psi = np.maximum(belief.Psi[j, 0] - prior.pooled * lost + np.where(own, change, 0.0), _TINY)
+        Z = rows.Z - np.where(mine[:, None], removal.mean, belief.means[k])
+        kappa = np.where(mine, removal.kappa[:, 0], belief.kappa[k, 0])
+        nu = belief.nu[j, 0] - np.where(own, rows.removed * D, 0.0)
+        out[:, k] = _density(_dots(Z, Z) / Psi, D * np.log(Psi), kappa, nu, belief, estimate)
     return out
 
 
 def _density(
-    q: np.ndarray,
-    log_det: np.ndarray,
-    kappa: np.ndarray,
-    nu: np.ndarray,
-    D: int,
-    structure: Structure,
-    estimate: Estimate,
-    K: int,
+    q: np.ndarray, log_det: np.ndarray, kappa: np.ndarray, nu: np.ndarray, belief: Belief, estimate: Estimate
 ) -> np.ndarray:
-    div = None if estimate == "bayes" else np.maximum(divisor(structure, estimate, nu, D, K), _TINY)
-    return log_density(q, log_det, kappa, nu, D, div=div, spherical=structure == "spherical")
+    structure, D = belief.structure, belief.means.shape[1]
+    p = structure.dimension(D)
+    divisor = None if estimate == "bayes" else _divisor(nu, belief, estimate)
+    return log_density(q, log_det, kappa, nu - p + 1.0, p * structure.repeats(D), divisor=divisor)
+
+
+def _divisor(nu: np.ndarray, belief: Belief, estimate: Estimate) -> np.ndarray:
+    return np.maximum(mode_divisor(belief.structure, estimate, nu, *belief.means.shape), _TINY)
 
 
 def _dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:

@@ -1,19 +1,21 @@
-"""Constructor arguments of a Gaussian classifier, checked when a fit begins."""
+"""The settings of a Gaussian classifier: its constructor's arguments, checked when a fit begins."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posteriori.gaussian.niw import NormalInverseWishartPrior, RidgePrior
-from posteriori.gaussian.structures import STRUCTURES, Estimate, Structure
+from posteriori.gaussian.niw import Estimate, NormalInverseWishartPrior, RidgePrior
+from posteriori.gaussian.structure import Structure
+from posteriori.gaussian.structures import STRUCTURES
 from posteriori.parameters import is_number, require_choice, require_device, require_jobs, seed_from
 from posteriori.threads import usable_threads
 
-__all__ = ["GaussianSettings", "gaussian_settings", "validate_gaussian"]
+__all__ = ["GaussianSettings", "gaussian_settings", "structures_asked_for", "validate_gaussian"]
 
 _ESTIMATES = ("mle", "map", "bayes")
 _PRIORS = ("predictive", "evidence")
@@ -21,7 +23,7 @@ _PRIORS = ("predictive", "evidence")
 
 @dataclass(frozen=True)
 class GaussianSettings:
-    """What the user asked for, validated."""
+    """The constructor's arguments, checked, for given classes."""
 
     structures: tuple[Structure, ...]
     estimate: Estimate
@@ -54,29 +56,36 @@ def validate_gaussian(estimator: Any) -> None:
             raise ValueError(f"The prior's concentration is {a!r}: it must be a positive number.")
     if isinstance(prior, RidgePrior):
         if estimator.estimate != "map":
-            raise ValueError("RidgePrior has no closed predictive distribution: use it with estimate='map'.")
+            raise ValueError(
+                "A RidgePrior gives no predictive distribution in closed form: use it with estimate='map'."
+            )
         if estimator.covariance == "auto":
             raise ValueError(f"RidgePrior needs a covariance structure: choose one of {[*STRUCTURES]}.")
         if not is_number(prior.strength) or not 0.0 <= float(prior.strength) < np.inf:
-            raise ValueError(f"The prior's strength is {prior.strength!r}: it must not be negative.")
+            raise ValueError(f"The prior's strength is {prior.strength!r}: it must be zero or a positive number.")
     require_jobs(estimator.n_jobs)
     require_device(estimator.device)
     seed_from(estimator.random_state)
 
 
 def gaussian_settings(estimator: Any, classes: np.ndarray, D: int) -> GaussianSettings:
-    """What was asked for, for these classes and so many features."""
-    prior = estimator.prior
+    """The settings for these classes and so many features; later changes of the estimator do not reach them."""
+    prior = copy(estimator.prior)
     if isinstance(prior, NormalInverseWishartPrior):
         prior.origin(D)
     return GaussianSettings(
-        structures=STRUCTURES if estimator.covariance == "auto" else (estimator.covariance,),
+        structures=structures_asked_for(estimator.covariance),
         estimate=estimator.estimate,
         prior=prior,
         class_prior=_class_prior(estimator.class_prior, classes),
         concentration=float(getattr(prior, "concentration", 1.0)),
         n_threads=usable_threads(estimator.n_jobs),
     )
+
+
+def structures_asked_for(covariance: str) -> tuple[Structure, ...]:
+    """The structures among which `covariance` leaves the choice: all of them, or the one that it names."""
+    return tuple(structure for structure in STRUCTURES.values() if covariance in ("auto", structure.name))
 
 
 def _class_prior(asked: Any, classes: np.ndarray) -> np.ndarray | None:
@@ -89,7 +98,7 @@ def _class_prior(asked: Any, classes: np.ndarray) -> np.ndarray | None:
         missing = [label for label in classes.tolist() if label not in given]
         if unknown or missing:
             raise ValueError(
-                f"class_prior must name every class once: {unknown or 'none'} are no classes, {missing or 'none'} "
+                f"class_prior must name every class once: {unknown or 'none'} are not classes, {missing or 'none'} "
                 "are missing."
             )
         given = [given[label] for label in classes.tolist()]

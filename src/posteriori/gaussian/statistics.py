@@ -1,4 +1,4 @@
-r"""What a Gaussian classifier needs of its data: count, mean and scatter of every class, in one pass.
+r"""The statistics of Gaussian classes: count, mean and scatter of every class, from one pass over the rows.
 
 .. math:: n_k = \sum_n c_n Y_{nk}, \quad \bar x_k = \frac{1}{n_k} \sum_n c_n Y_{nk} x_n, \quad
           S_k = \sum_n c_n Y_{nk} (x_n - \bar x_k)(x_n - \bar x_k)^\top.
@@ -13,32 +13,193 @@ one of its own, so that no digits are lost however far the data lie from the ori
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 
 from posteriori.rows.blocks import kernel
+from posteriori.rows.products import as_dense, is_sparse
 
-__all__ = ["ClassStatistics", "Kind", "class_statistics"]
+__all__ = ["SCATTERS", "ClassStatistics", "Kind", "Scatter", "class_statistics"]
 
 Kind = Literal["full", "pooled", "diagonal"]
 """Which scatter is kept: a matrix per class, one matrix for all classes, or variances per class."""
 
 _PART_BYTES = 4 << 20
-"""Rows of a sparse matrix written out at a time."""
+"""Bytes of the rows of a sparse matrix that are made dense at a time."""
 
 _FEW_CLASSES = 16
-"""Products with one column per class are cheap."""
+"""Classes for which products with one column for each of them are cheap."""
 
 _CLOSE = 0.999
 """Share of the sum of squares about the origin that may be due to its distance from the mean: 3 digits."""
 
 
+class Scatter(ABC):
+    """How the squares of the rows are kept.
+
+    Attributes
+    ----------
+    contents : str
+        What is kept, for messages.
+    by_class : bool
+        Whether there is a matrix for each class, so that a class must be summed by itself.
+    missing_allowed : bool
+        Whether each feature is summed by itself, so that missing values can be left out.
+    """
+
+    contents: str
+    by_class = False
+    missing_allowed = False
+
+    @abstractmethod
+    def shape(self, K: int, D: int) -> tuple[int, ...]:
+        """Shape of the scatter of K classes."""
+
+    @abstractmethod
+    def of_means(self, means: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """w_k m_k m_k^T in this layout."""
+
+    @abstractmethod
+    def of_rows(self, Z: np.ndarray, c: np.ndarray, unweighted: bool) -> tuple[np.ndarray, np.ndarray]:
+        """sum_n c_n z_nd^2, (D,), and the scatter of one class about the origin, of which it is the diagonal."""
+
+    @abstractmethod
+    def about_one_origin(
+        self, Z: np.ndarray, shares: np.ndarray, counts: np.ndarray, shifts: np.ndarray, unweighted: bool
+    ) -> np.ndarray | None:
+        """The scatter of all classes from rows about one origin; None where that would lose digits.
+
+        Classes have the shares (n, K) of the rows, these counts, and means `shifts` (K, D) about the origin.
+        """
+
+    @abstractmethod
+    def put(self, scatter: np.ndarray, k: int, own: np.ndarray, shift: np.ndarray, count: float) -> None:
+        """Put the scatter of class k about the origin in its place, less that of the mean."""
+
+    @abstractmethod
+    def variances(self, scatter: np.ndarray) -> np.ndarray:
+        """Sums of squares about the class means: (K, D), or (1, D) where they are pooled."""
+
+    @abstractmethod
+    def rescaled(self, scatter: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """The scatter of rows that are multiplied by scale."""
+
+    @abstractmethod
+    def of_matrices(self, scatter: np.ndarray) -> np.ndarray:
+        """What this layout keeps of a matrix for each class, (K, D, D)."""
+
+
+class _Matrices(Scatter):
+    """A matrix for each class, (K, D, D)."""
+
+    contents = "scatter matrix of each class"
+    by_class = True
+
+    def shape(self, K: int, D: int) -> tuple[int, ...]:
+        return K, D, D
+
+    def of_means(self, means: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return (weights * means)[:, :, None] * means[:, None, :]
+
+    def of_rows(self, Z: np.ndarray, c: np.ndarray, unweighted: bool) -> tuple[np.ndarray, np.ndarray]:
+        scatter = np.dot(Z.T, Z if unweighted else Z * c[:, None])
+        return scatter.diagonal(), scatter
+
+    def about_one_origin(
+        self, Z: np.ndarray, shares: np.ndarray, counts: np.ndarray, shifts: np.ndarray, unweighted: bool
+    ) -> np.ndarray | None:
+        return None
+
+    def put(self, scatter: np.ndarray, k: int, own: np.ndarray, shift: np.ndarray, count: float) -> None:
+        own -= count * np.outer(shift, shift)
+        scatter[k] = own
+
+    def variances(self, scatter: np.ndarray) -> np.ndarray:
+        return np.atleast_2d(np.diagonal(scatter, axis1=-2, axis2=-1))
+
+    def rescaled(self, scatter: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        return scatter * (scale * scale[:, None])
+
+    def of_matrices(self, scatter: np.ndarray) -> np.ndarray:
+        return scatter
+
+
+class _PooledMatrix(_Matrices):
+    """One matrix for all classes, (D, D)."""
+
+    contents = "scatter matrix within classes"
+    by_class = False
+
+    def shape(self, K: int, D: int) -> tuple[int, ...]:
+        return D, D
+
+    def of_means(self, means: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return (weights * means).T @ means
+
+    def about_one_origin(
+        self, Z: np.ndarray, shares: np.ndarray, counts: np.ndarray, shifts: np.ndarray, unweighted: bool
+    ) -> np.ndarray | None:
+        scatter = np.dot(Z.T, Z if unweighted else Z * shares.sum(axis=1)[:, None])
+        between = (counts[:, None] * shifts**2).sum(axis=0)
+        if not (between <= _CLOSE * scatter.diagonal()).all():
+            return None
+        scatter -= self.of_means(shifts, counts[:, None])
+        return scatter
+
+    def put(self, scatter: np.ndarray, k: int, own: np.ndarray, shift: np.ndarray, count: float) -> None:
+        own -= count * np.outer(shift, shift)
+        scatter += own
+
+    def of_matrices(self, scatter: np.ndarray) -> np.ndarray:
+        return scatter.sum(axis=0)
+
+
+class _Variances(Scatter):
+    """Variances for each class, (K, D)."""
+
+    contents = "variance of each feature"
+    missing_allowed = True
+
+    def shape(self, K: int, D: int) -> tuple[int, ...]:
+        return K, D
+
+    def of_means(self, means: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return weights * means * means
+
+    def of_rows(self, Z: np.ndarray, c: np.ndarray, unweighted: bool) -> tuple[np.ndarray, np.ndarray]:
+        squares = np.dot(c, np.square(Z))
+        return squares, squares.copy()
+
+    def about_one_origin(
+        self, Z: np.ndarray, shares: np.ndarray, counts: np.ndarray, shifts: np.ndarray, unweighted: bool
+    ) -> np.ndarray | None:
+        squares = np.dot(shares.T, np.square(Z, out=Z))
+        between = counts[:, None] * shifts**2
+        return squares - between if (between <= _CLOSE * squares).all() else None
+
+    def put(self, scatter: np.ndarray, k: int, own: np.ndarray, shift: np.ndarray, count: float) -> None:
+        scatter[k] = own - count * (shift * shift)
+
+    def variances(self, scatter: np.ndarray) -> np.ndarray:
+        return scatter
+
+    def rescaled(self, scatter: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        return scatter * scale**2
+
+    def of_matrices(self, scatter: np.ndarray) -> np.ndarray:
+        return np.diagonal(scatter, axis1=-2, axis2=-1)
+
+
+SCATTERS: dict[Kind, Scatter] = {"full": _Matrices(), "pooled": _PooledMatrix(), "diagonal": _Variances()}
+"""How the squares are kept, by kind."""
+
+
 @dataclass(frozen=True)
 class ClassStatistics:
-    """Sums over rows, by class.
+    """Sums over rows, by class; the fields are those of stored files.
 
     Attributes
     ----------
@@ -65,7 +226,7 @@ class ClassStatistics:
         share = other.present / np.where(present > 0.0, present, 1.0)
         delta = other.means - self.means
         means = self.means + share * delta
-        scatter = self.scatter + other.scatter + _scatter(self.kind, delta, self.present * share)
+        scatter = self.scatter + other.scatter + SCATTERS[self.kind].of_means(delta, self.present * share)
         return ClassStatistics(self.kind, self.counts + other.counts, present, means, scatter)
 
     @property
@@ -86,23 +247,25 @@ class ClassStatistics:
 
     def within(self) -> np.ndarray:
         """Sums of squares about the class means: (K, D), or (1, D) where they are pooled."""
-        if self.kind == "diagonal":
-            return self.scatter
-        return np.atleast_2d(np.diagonal(self.scatter, axis1=-2, axis2=-1))
+        return SCATTERS[self.kind].variances(self.scatter)
 
     def standardised(self, shift: np.ndarray, scale: np.ndarray) -> ClassStatistics:
         """The statistics of (x - shift) * scale."""
         absent = self.present <= 0.0
         means = np.where(absent, 0.0, (self.means - shift) * scale)
-        factor = scale**2 if self.kind == "diagonal" else scale * scale[:, None]
-        return ClassStatistics(self.kind, self.counts, self.present, means, self.scatter * factor)
+        scatter = SCATTERS[self.kind].rescaled(self.scatter, scale)
+        return ClassStatistics(self.kind, self.counts, self.present, means, scatter)
+
+    def holds(self, kind: Kind) -> bool:
+        """Whether a scatter of this kind follows from what is kept."""
+        return kind == self.kind or SCATTERS[self.kind].by_class
 
     def reduced(self, kind: Kind) -> ClassStatistics:
         """With less detail: from full scatter to pooled or diagonal."""
         if kind == self.kind:
             return self
-        assert self.kind == "full"
-        scatter = self.scatter.sum(axis=0) if kind == "pooled" else self.within()
+        assert self.holds(kind)
+        scatter = SCATTERS[kind].of_matrices(self.scatter)
         return ClassStatistics(kind, self.counts, self.present, self.means, scatter)
 
 
@@ -110,13 +273,13 @@ class ClassStatistics:
 def class_statistics(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int, kind: Kind) -> ClassStatistics:
     """The statistics of one block of rows: a kernel for `Blocks.map_sum`."""
     n, D = X.shape
-    one_origin = kind != "full" and n_classes <= _FEW_CLASSES
-    step = max(1, _PART_BYTES // (8 * D)) if sp.issparse(X) else n
+    one_origin = n_classes <= _FEW_CLASSES and not SCATTERS[kind].by_class
+    step = max(1, _PART_BYTES // (8 * D)) if is_sparse(X) else n
     total = None
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and refused, later
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            part = X[rows].toarray() if sp.issparse(X) else X[rows]
+            part = as_dense(X[rows])
             weights = None if c is None else c[rows]
             found = _about_one_origin(part, Y[rows], weights, n_classes, kind) if one_origin else None
             if found is None:
@@ -136,17 +299,9 @@ def _about_one_origin(X: np.ndarray, Y: np.ndarray, c: np.ndarray | None, K: int
     counts = np.dot(np.ones(len(X)), shares)
     divisor = np.where(counts > 0.0, counts, 1.0)[:, None]
     shifts = np.dot(shares.T, Z) / divisor  # np.dot, unlike @, lets other threads run while the result is small
-    between = counts[:, None] * shifts**2
-    if kind == "diagonal":
-        squares = np.dot(shares.T, np.square(Z, out=Z))
-        if not (between <= _CLOSE * squares).all():
-            return None
-        scatter = squares - between
-    else:
-        scatter = np.dot(Z.T, Z if c is None and Y.ndim == 1 else Z * shares.sum(axis=1)[:, None])
-        if not (between.sum(axis=0) <= _CLOSE * scatter.diagonal()).all():
-            return None
-        scatter -= _scatter("pooled", shifts, counts[:, None])
+    scatter = SCATTERS[kind].about_one_origin(Z, shares, counts, shifts, unweighted=c is None and Y.ndim == 1)
+    if scatter is None:
+        return None
     means = np.where(counts[:, None] > 0.0, origin + shifts, 0.0)
     return ClassStatistics(kind, counts, counts[:, None], means, scatter)
 
@@ -177,10 +332,10 @@ class _BlockStatistics:
     """Statistics of one block, filled class by class."""
 
     def __init__(self, K: int, D: int, kind: Kind) -> None:
-        self.kind = kind
+        self.kind, self.layout = kind, SCATTERS[kind]
         self.counts, self.means = np.zeros(K), np.zeros((K, D))
         self.present = np.zeros((K, 1))
-        self.scatter = np.zeros({"full": (K, D, D), "pooled": (D, D), "diagonal": (K, D)}[kind])
+        self.scatter = np.zeros(self.layout.shape(K, D))
 
     def put(self, k: int, Z: np.ndarray, c: np.ndarray, unweighted: bool) -> None:
         """Rows of class k, which are overwritten."""
@@ -191,33 +346,20 @@ class _BlockStatistics:
         if not unweighted and c.min() == 0.0:
             Z, c = Z[c > 0.0], c[c > 0.0]
         origin = _origin(Z)
-        if self.kind == "diagonal" and (np.isnan(origin).any() or np.isnan(np.dot(c, Z)).any()):
+        if self.layout.missing_allowed and (np.isnan(origin).any() or np.isnan(np.dot(c, Z)).any()):
             self._put_missing(k, Z, c)
             return
         Z -= origin
         shift = np.dot(c, Z) / count
-        squares, scatter = self._squares(Z, c, unweighted)
+        squares, scatter = self.layout.of_rows(Z, c, unweighted)
         if (count * shift**2 > _CLOSE * squares).any():  # not so near the mean after all
             Z -= shift
             origin = origin + shift
             shift = np.dot(c, Z) / count
-            squares, scatter = self._squares(Z, c, unweighted)
+            squares, scatter = self.layout.of_rows(Z, c, unweighted)
         self.present[k] = count
         self.means[k] = origin + shift
-        correction = shift * shift if self.kind == "diagonal" else np.outer(shift, shift)
-        scatter -= count * correction
-        if self.kind == "pooled":
-            self.scatter += scatter
-        else:
-            self.scatter[k] = scatter
-
-    def _squares(self, Z: np.ndarray, c: np.ndarray, unweighted: bool) -> tuple[np.ndarray, np.ndarray]:
-        """sum_n c_n z_nd^2, (D,), and the scatter about the origin, of which it is the diagonal."""
-        if self.kind == "diagonal":
-            squares = np.dot(c, np.square(Z))
-            return squares, squares.copy()
-        scatter = np.dot(Z.T, Z if unweighted else Z * c[:, None])
-        return scatter.diagonal(), scatter
+        self.layout.put(self.scatter, k, scatter, shift, count)
 
     def _put_missing(self, k: int, Z: np.ndarray, c: np.ndarray) -> None:
         """Each feature from the rows in which it is present."""
@@ -243,13 +385,3 @@ def _origin(X: np.ndarray) -> np.ndarray:
     """A point amid the rows, (D,): the median of the first few, as one alone may be an outlier."""
     few = np.sort(X[:5], axis=0)
     return few[len(few) // 2]
-
-
-def _scatter(kind: Kind, delta: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """sum_k w_k delta_k delta_k^T, in the shape of the kind."""
-    weighted = weights * delta
-    if kind == "diagonal":
-        return weighted * delta
-    if kind == "pooled":
-        return weighted.T @ delta
-    return weighted[:, :, None] * delta[:, None, :]

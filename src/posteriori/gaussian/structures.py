@@ -1,242 +1,378 @@
-r"""Gaussian classes: x ~ N(mu_k, Sigma_k) in class k, and what is believed of mu_k and Sigma_k.
+r"""Covariance structures: what the classes may have in common, each behind the same interface.
 
-The belief is normal-inverse-Wishart, mu | Sigma ~ N(m, Sigma / kappa), Sigma ~ IW(nu, Psi). Rows move it by their count
-n, mean and scatter S alone:
+A covariance is a matrix, a variance for each feature, or one variance (`Matrices`, `Variances`, `OneVariance`); each
+class has its own, or all classes share one (`tied`). A structure answers every question that depends on this; nothing
+else asks for its name. A new structure is a line in `STRUCTURES`, a new shape of covariance a class.
 
-.. math:: \kappa_n = \kappa_0 + n, \quad \nu_n = \nu_0 + n, \quad m_n = \frac{\kappa_0 m_0 + n \bar x}{\kappa_n}, \quad
-          \Psi_n = \Psi_0 + S + \frac{\kappa_0 n}{\kappa_n} (\bar x - m_0)(\bar x - m_0)^\top .
-
-Here m_0 is the origin: the features are shifted to it. A tied covariance gathers the S and the mean terms of all
-classes; a diagonal one is the same in one dimension, feature by feature; a spherical one, sigma^2 I, has
-nu_n = nu_0 + n D and the traces of Psi. Maximum likelihood is the belief with kappa_0 = nu_0 = Psi_0 = 0.
+J is the number of covariances: K, or one where they are tied.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import lapack
-from scipy.special import gammaln, multigammaln
 
+from posteriori.gaussian.left_out import (
+    LeftOut,
+    Removal,
+    left_out_of_matrices,
+    left_out_of_one_variance,
+    left_out_of_variances,
+)
+from posteriori.gaussian.niw import Belief, Estimate, WishartPrior, inverse_cholesky
 from posteriori.gaussian.statistics import ClassStatistics, Kind
+from posteriori.gaussian.structure import CONSTANT, Structure
+from posteriori.maths.products import sum_of_logs
+from posteriori.parameters import require_spd
 
-__all__ = [
-    "NO_PRIOR",
-    "STRUCTURES",
-    "Belief",
-    "Estimate",
-    "Structure",
-    "WishartPrior",
-    "cholesky",
-    "divisor",
-    "is_tied",
-    "log_density",
-    "log_evidence",
-    "n_parameters",
-    "prior_scale",
-    "scatter_kind",
-    "shape",
-    "updated",
-]
+if TYPE_CHECKING:
+    from posteriori.gaussian.densities import ClassDensities
 
-Structure = Literal["full", "tied", "diagonal", "tied_diagonal", "spherical"]
-Estimate = Literal["mle", "map", "bayes"]
-Shape = Literal["full", "diagonal", "spherical"]
+__all__ = ["STRUCTURES", "Matrices", "OneVariance", "Variances", "structures_for"]
 
-STRUCTURES: tuple[Structure, ...] = ("full", "tied", "diagonal", "tied_diagonal", "spherical")
-_SHAPES: dict[Structure, Shape] = {
-    "full": "full",
-    "tied": "full",
-    "diagonal": "diagonal",
-    "tied_diagonal": "diagonal",
-    "spherical": "spherical",
+_SINGULAR = 1e-11
+"""Smallest eigenvalue of a regular covariance, its variances brought to one."""
+_NEAR = 1e6
+"""Largest square of a class mean, in units of its spread, for which squares may be multiplied out."""
+_LARGE_POWER = 1e6
+"""With powers beyond, the digits lost in 1 + q would show."""
+
+
+class Matrices(Structure):
+    """Covariance matrices (D, D)."""
+
+    ridge = 1e-6
+
+    @property
+    def scatter(self) -> Kind:
+        return "pooled" if self.tied else "full"
+
+    def dimension(self, D: int) -> int:
+        return D
+
+    def size(self, D: int) -> int:
+        return D * (D + 1) // 2
+
+    def left_out_work(self, D: int) -> int:
+        return D * D
+
+    def row_width(self, K: int, D: int) -> int:
+        return D + (K if self.tied else D * K // len(_bands(D)))
+
+    def gathered(self, scatter: np.ndarray) -> np.ndarray:
+        return scatter[None] if self.tied else scatter
+
+    def within_classes(self, statistics: ClassStatistics) -> np.ndarray:
+        return statistics.reduced("pooled").scatter
+
+    def isotropic(self, level: float, D: int) -> np.ndarray:
+        return level * np.eye(D)
+
+    def of_variances(self, variances: np.ndarray) -> np.ndarray:
+        return np.diag(variances)
+
+    def rescaled(self, covariance: np.ndarray, unit: np.ndarray) -> np.ndarray:
+        return covariance * (unit * unit[:, None])
+
+    def scale_shapes(self, D: int) -> tuple[tuple[int, ...], ...]:
+        return (), (D,), (D, D)
+
+    def checked_scale(self, scale: np.ndarray, D: int) -> np.ndarray:
+        if scale.shape in ((), (D,)):
+            scale = np.diag(np.broadcast_to(scale, (D,)))
+        if scale.shape == (D, D):
+            require_spd("scale", scale)
+            return scale
+        return super().checked_scale(scale, D)
+
+    def log_dets(self, Psi: np.ndarray) -> np.ndarray:
+        return np.linalg.slogdet(Psi)[1][:, None]
+
+    def divided(self, Psi: np.ndarray, divisor: np.ndarray) -> np.ndarray:
+        return Psi / divisor[:, :, None]
+
+    def with_ridges(self, Psi: np.ndarray, nu: np.ndarray, unseen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        Psi, ridges = Psi.copy(), np.zeros(len(Psi))
+        for j, M in enumerate(Psi):
+            ridges[j] = 1.0 if unseen[j].any() else 0.0 if _is_regular(M, float(nu[j, 0])) else self.ridge
+            M[np.diag_indices(len(M))] += ridges[j] * nu[j]
+        return Psi, ridges
+
+    def ridge_means(
+        self, n: np.ndarray, xbar: np.ndarray, Sigma: np.ndarray, centre: np.ndarray, precision: np.ndarray
+    ) -> np.ndarray:
+        K, D = xbar.shape
+        pulls = np.broadcast_to(Sigma * precision, (K, D, D))
+        counts = np.where(n > 0.0, n, 1.0)[:, :, None]
+        steps = np.linalg.solve(counts * np.eye(D) + pulls, pulls @ (xbar - centre)[:, :, None])
+        return xbar - steps[:, :, 0]
+
+    def left_out_log_density(
+        self,
+        belief: Belief,
+        statistics: ClassStatistics,
+        prior: WishartPrior,
+        estimate: Estimate,
+        rows: LeftOut,
+        removal: Removal,
+    ) -> np.ndarray:
+        return left_out_of_matrices(belief, statistics, prior, estimate, rows, removal)
+
+    def whitened(self, Psi: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        inverses, log_dets = inverse_cholesky(Psi)
+        return inverses * scale, log_dets[:, None] - 2.0 * np.log(scale).sum()
+
+    def log_joint(self, Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
+        q = _distances_in_common(Z, densities) if self.tied else _distances(Z, densities.weights, densities.means)
+        q *= densities.factors[:, None]
+        return densities.log_densities(q)
+
+    def total_distance(self, scatter: np.ndarray, n: np.ndarray, gap: np.ndarray, densities: ClassDensities) -> float:
+        total = 0.0
+        for j, (A, S) in enumerate(zip(densities.weights, self.gathered(scatter), strict=True)):
+            rows = slice(None) if self.tied else slice(j, j + 1)
+            squares = np.einsum("ij,ij->", A @ S, A) + (n[rows, 0] * np.square(gap[rows] @ A.T).sum(axis=1)).sum()
+            total += float(squares * densities.factors[j])
+        return total
+
+    def coloured(self, z: np.ndarray, codes: np.ndarray, densities: ClassDensities) -> np.ndarray:
+        z = z / np.sqrt(densities.factors[codes])[:, None]
+        for j, A in enumerate(densities.weights):
+            rows = slice(None) if self.tied else codes == j
+            z[rows] = np.linalg.solve(A, z[rows].T).T
+        return z
+
+    def precise_means(self, densities: ClassDensities) -> np.ndarray:
+        A = densities.weights[0]
+        return densities.means @ (A.T @ A * densities.factors[0])
+
+    def inverse_spreads(self, densities: ClassDensities) -> np.ndarray:
+        return np.sqrt(np.einsum("jid,jid->jd", densities.weights, densities.weights)).max(axis=0)
+
+
+class Variances(Structure):
+    """Diagonal covariances: a variance for each feature, (D,)."""
+
+    missing_allowed = True
+
+    def dimension(self, D: int) -> int:
+        return 1
+
+    def size(self, D: int) -> int:
+        return D
+
+    def gathered(self, scatter: np.ndarray) -> np.ndarray:
+        return scatter.sum(axis=0, keepdims=True) if self.tied else scatter
+
+    def within_classes(self, statistics: ClassStatistics) -> np.ndarray:
+        return statistics.within().sum(axis=0)
+
+    def isotropic(self, level: float, D: int) -> np.ndarray:
+        return np.full(D, level)
+
+    def of_variances(self, variances: np.ndarray) -> np.ndarray:
+        return variances
+
+    def rescaled(self, covariance: np.ndarray, unit: np.ndarray) -> np.ndarray:
+        return covariance * unit**2
+
+    def scale_shapes(self, D: int) -> tuple[tuple[int, ...], ...]:
+        return (), (D,)
+
+    def left_out_log_density(
+        self,
+        belief: Belief,
+        statistics: ClassStatistics,
+        prior: WishartPrior,
+        estimate: Estimate,
+        rows: LeftOut,
+        removal: Removal,
+    ) -> np.ndarray:
+        return left_out_of_variances(belief, statistics, prior, estimate, rows, removal)
+
+    def whitened(self, Psi: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        weights = scale**2 / Psi
+        return weights, -np.log(weights)
+
+    def log_joint(self, Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
+        missing = np.isnan(np.dot(Z, np.zeros(Z.shape[1])))  # infinite values too: they are refused later
+        if not missing.any():
+            return _joint_of_complete_rows(Z, densities)
+        out = np.empty((len(densities.means), len(Z)))
+        out[:, ~missing] = _joint_of_complete_rows(Z[~missing], densities)
+        out[:, missing] = _joint_of_incomplete_rows(Z[missing], densities)
+        return out
+
+
+class OneVariance(Structure):
+    """Spherical covariances: sigma^2 I."""
+
+    def dimension(self, D: int) -> int:
+        return 1
+
+    def repeats(self, D: int) -> int:
+        return D
+
+    def size(self, D: int) -> int:
+        return 1
+
+    def gathered(self, scatter: np.ndarray) -> np.ndarray:
+        traces = scatter.sum(axis=1, keepdims=True)
+        return traces.sum(axis=0, keepdims=True) if self.tied else traces
+
+    def within_classes(self, statistics: ClassStatistics) -> np.ndarray:
+        return statistics.within().sum()
+
+    def isotropic(self, level: float, D: int) -> np.ndarray:
+        return np.array(level * D)
+
+    def of_variances(self, variances: np.ndarray) -> np.ndarray:
+        return variances.mean()
+
+    def rescaled(self, covariance: np.ndarray, unit: np.ndarray) -> np.ndarray:
+        return covariance * unit[0] ** 2
+
+    def scale_shapes(self, D: int) -> tuple[tuple[int, ...], ...]:
+        return ((),)
+
+    def units(self, variance: np.ndarray) -> np.ndarray:
+        return np.full_like(variance, np.sqrt(np.mean(variance)))  # one unit for all features
+
+    def covariances(self, Psi: np.ndarray, divisor: np.ndarray, unit: np.ndarray) -> np.ndarray:
+        return super().covariances(Psi[:, 0], divisor[:, 0], unit)
+
+    def left_out_log_density(
+        self,
+        belief: Belief,
+        statistics: ClassStatistics,
+        prior: WishartPrior,
+        estimate: Estimate,
+        rows: LeftOut,
+        removal: Removal,
+    ) -> np.ndarray:
+        return left_out_of_one_variance(belief, statistics, prior, estimate, rows, removal)
+
+    def whitened(self, Psi: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        weights = scale[0] ** 2 / Psi
+        return weights, -len(scale) * np.log(weights)
+
+    def log_joint(self, Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
+        q = np.stack([np.square(Z - m).sum(axis=1) for m in densities.means])
+        q *= densities.weights
+        return densities.log_densities(q)
+
+
+STRUCTURES: dict[str, Structure] = {
+    structure.name: structure
+    for structure in (
+        Matrices("full", tied=False),
+        Matrices("tied", tied=True),
+        Variances("diagonal", tied=False),
+        Variances("tied_diagonal", tied=True),
+        OneVariance("spherical", tied=False),
+    )
 }
+"""The structures by name."""
 
 
-def shape(structure: Structure) -> Shape:
-    """Of each covariance: a matrix, variances, or one variance."""
-    return _SHAPES[structure]
+def structures_for(statistics: ClassStatistics, *, missing: bool) -> tuple[Structure, ...]:
+    """The structures that can be fitted to these statistics."""
+    return tuple(
+        structure
+        for structure in STRUCTURES.values()
+        if statistics.holds(structure.scatter) and (structure.missing_allowed or not missing)
+    )
 
 
-def is_tied(structure: Structure) -> bool:
-    """Whether all classes share one covariance."""
-    return structure in ("tied", "tied_diagonal")
+# Matrices
 
 
-def scatter_kind(structure: str) -> Kind:
-    """The least that must be known of the scatter."""
-    return "full" if structure == "full" else "pooled" if structure == "tied" else "diagonal"
+def _is_regular(M: np.ndarray, n: float) -> bool:
+    """Whether the scatter of n rows is positive definite by more than rounding, whatever the units of its rows."""
+    diagonal = M.diagonal()
+    if not (diagonal > CONSTANT * n).all():
+        return False
+    unit = 1.0 / np.sqrt(diagonal)
+    scaled = M * unit * unit[:, None]
+    scaled[np.diag_indices_from(scaled)] -= _SINGULAR
+    return bool(lapack.dpotrf(scaled, lower=1)[1] == 0)
 
 
-def n_parameters(structure: Structure, K: int, D: int) -> int:
-    """Of the covariances of K classes."""
-    return {
-        "full": K * D * (D + 1) // 2,
-        "tied": D * (D + 1) // 2,
-        "diagonal": K * D,
-        "tied_diagonal": D,
-        "spherical": K,
-    }[structure]
+def _distances_in_common(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
+    """|A (z_n - m_k)|^2, (K, n), for one A: multiplied out where the means are near, so that A meets each row once."""
+    A = densities.weights[0]
+    T, M = np.dot(A, Z.T), np.dot(densities.means, A.T)
+    near = np.einsum("kd,kd->k", M, M)
+    spread = densities.factors if densities.powers is None else 2.0 * densities.powers[:, 0]
+    if (near * spread).max() > _NEAR:
+        return np.stack([np.square(T - m[:, None]).sum(axis=0) for m in M])
+    q = -2.0 * np.dot(M, T)
+    q += near[:, None] + np.einsum("dn,dn->n", T, T)
+    return np.maximum(q, 0.0, out=q)
 
 
-class WishartPrior(NamedTuple):
-    """NIW(origin, kappa, nu, Psi_0) with Psi_0 = scale + pooled W, W the scatter within classes of all rows.
-
-    The scale has the shape of the covariance: (D, D), (D,) or one number. The pooled part draws the covariance of each
-    class towards that of all of them.
-    """
-
-    kappa: float
-    nu: float
-    scale: np.ndarray
-    pooled: float = 0.0
-
-
-NO_PRIOR = WishartPrior(0.0, 0.0, np.zeros(()), 0.0)
+def _distances(Z: np.ndarray, A: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """|A_k (z_n - m_k)|^2, (K, n), for lower triangular A_k: the upper half of their columns is not multiplied."""
+    K, D = means.shape
+    shifts = np.einsum("kij,kj->ki", A, means)
+    columns = np.empty((D + 1, len(Z)))
+    columns[0], columns[1:] = -1.0, Z.T
+    q = np.zeros((K, len(Z)))
+    for rows in _bands(D):
+        band = np.concatenate([shifts[:, rows, None], A[:, rows, : rows.stop]], axis=2)
+        T = np.dot(band.reshape(-1, rows.stop + 1), columns[: rows.stop + 1])
+        q += np.square(T, out=T).reshape(K, -1, len(Z)).sum(axis=1)
+    return q
 
 
-@dataclass(frozen=True)
-class Belief:
-    """What is believed of K means and, for J = K or one covariance, of these.
-
-    Attributes
-    ----------
-    structure : str
-    kappa : ndarray (K, 1), or (K, D) where values are missing
-    means : ndarray (K, D)
-    nu : ndarray (J, 1), or (J, D) where values are missing
-    Psi : ndarray (J, D, D), (J, D) or (J, 1)
-    """
-
-    structure: Structure
-    kappa: np.ndarray
-    means: np.ndarray
-    nu: np.ndarray
-    Psi: np.ndarray
+def _bands(D: int) -> list[slice]:
+    """Rows of a triangular matrix in a few bands: enough to skip most of the zeros, but worth a product each."""
+    count = min(8, max(1, D // 16))
+    edges = np.linspace(0, D, count + 1).astype(int)
+    return [slice(int(a), int(b)) for a, b in pairwise(edges)]
 
 
-def updated(statistics: ClassStatistics, prior: WishartPrior, structure: Structure) -> Belief:
-    """The belief after the rows."""
-    n, means = statistics.present, statistics.means
-    D = means.shape[1]
-    kappa = prior.kappa + n
-    share = n / np.where(kappa > 0.0, kappa, 1.0)
-    spread = prior.kappa * share  # kappa_0 n / kappa_n
-    nu = prior.nu + (n.sum(axis=0, keepdims=True) if is_tied(structure) else n)
-    Psi_0 = prior_scale(statistics, prior, structure)
-    if shape(structure) == "full":
-        between = spread[:, :, None] * means[:, :, None] * means[:, None, :]
-    else:
-        between = spread * means**2
-    S = statistics.reduced(scatter_kind(structure)).scatter
-    if structure == "tied":
-        Psi = (Psi_0 + S + between.sum(axis=0))[None]
-    elif structure == "tied_diagonal":
-        Psi = (Psi_0 + S.sum(axis=0) + between.sum(axis=0))[None]
-    elif structure == "spherical":
-        nu = prior.nu + n * D
-        Psi = Psi_0 + (S + between).sum(axis=1, keepdims=True)
-    else:
-        Psi = Psi_0 + S + between
-    return Belief(structure, kappa, share * means, nu, Psi)
+# Variances
 
 
-def prior_scale(statistics: ClassStatistics, prior: WishartPrior, structure: Structure) -> np.ndarray:
-    """Psi_0, in the shape of one covariance."""
-    if prior.pooled == 0.0:
-        return prior.scale
-    if shape(structure) == "full":
-        W = statistics.reduced("pooled").scatter
-        return prior.scale + prior.pooled * W
-    within = statistics.within().sum(axis=0)
-    return prior.scale + prior.pooled * (within.sum() if structure == "spherical" else within)
+def _joint_of_complete_rows(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
+    means, weights, powers = densities.means, densities.weights, densities.powers
+    constants = densities.constants.sum(axis=1, keepdims=True)
+    if powers is None and (weights * means**2).max() <= _NEAR:
+        linear = weights * means
+        out = np.dot(linear, Z.T)
+        out -= 0.5 * np.dot(weights, np.square(Z).T)
+        out += constants - 0.5 * np.einsum("kd,kd->k", linear, means)[:, None]
+        return out
+    T = np.ascontiguousarray(Z.T)
+    out = np.empty((len(means), Z.shape[0]))
+    for k, (m, w) in enumerate(zip(means, weights, strict=True)):
+        q = T - m[:, None]
+        np.square(q, out=q)
+        q *= w[:, None]
+        out[k] = -0.5 * q.sum(axis=0) if powers is None else -_weighted_logs(q, powers[k])
+    out += constants
+    return out
 
 
-def divisor(structure: Structure, estimate: Estimate, nu: np.ndarray, D: int, K: int) -> np.ndarray:
-    """By which Psi becomes a covariance: the joint mode of (mu, Sigma), or with `mle` the number of rows."""
-    if estimate == "mle":
-        return nu
-    extra = {"full": D + 2, "tied": D + 1 + K, "diagonal": 3, "tied_diagonal": 2 + K, "spherical": D + 2}[structure]
-    return nu + extra
+def _weighted_logs(q: np.ndarray, powers: np.ndarray) -> np.ndarray:
+    """sum_d b_d log(1 + q_dn), (n,): the logarithm of a product where the powers are one and the same."""
+    if (powers != powers[0]).any() or powers[0] > _LARGE_POWER:
+        return np.dot(powers, np.log1p(q))
+    q += 1.0
+    return powers[0] * sum_of_logs(q, axis=0)
 
 
-def log_density(
-    q: np.ndarray,
-    log_det: np.ndarray,
-    kappa: np.ndarray,
-    nu: np.ndarray,
-    D: int,
-    *,
-    div: np.ndarray | None,
-    spherical: bool = False,
-) -> np.ndarray:
-    r"""The log density of x in a class, from q = (x - m)^T Psi^{-1} (x - m) and log |Psi|.
-
-    With the parameters integrated out (`div` None) a Student t with v = nu - D + 1 degrees of freedom (spherical: nu),
-
-    .. math:: \log\Gamma(\tfrac{v + D}{2}) - \log\Gamma(\tfrac v2) - \tfrac D2 \log\pi - \tfrac12 \log|\Psi|
-              - \tfrac D2 \log\tfrac{\kappa + 1}{\kappa}
-              - \tfrac{v + D}{2} \log\bigl(1 + \tfrac{\kappa}{\kappa + 1} q\bigr);
-
-    otherwise the Gaussian with covariance Psi / div.
-    """
-    if div is not None:
-        return 0.5 * (D * np.log(div / (2.0 * np.pi)) - log_det - q * div)
-    v = nu if spherical else nu - D + 1.0
-    constant = gammaln(0.5 * (v + D)) - gammaln(0.5 * v) - 0.5 * D * np.log(np.pi * (kappa + 1.0) / kappa)
-    return constant - 0.5 * log_det - 0.5 * (v + D) * np.log1p(kappa / (kappa + 1.0) * q)
-
-
-def log_evidence(
-    statistics: ClassStatistics, prior: WishartPrior, structure: Structure, concentration: float | np.ndarray | None
-) -> float:
-    """The logarithm of p(X, y) with all parameters integrated out.
-
-    The classes are Dirichlet-multinomial with this concentration, or, where it is an array, have these probabilities.
-    """
-    n, D = statistics.present, statistics.means.shape[1]
-    K = len(n)
-    after = updated(statistics, prior, structure)
-    total = _log_evidence_of_classes(statistics.counts, concentration)
-    Psi_0 = prior_scale(statistics, prior, structure)
-    values = float(np.broadcast_to(n, (K, D)).sum())
-    total += 0.5 * float((np.broadcast_to(np.log(prior.kappa / after.kappa), (K, D))).sum())
-    total -= 0.5 * values * np.log(np.pi)
-    if shape(structure) == "full":
-        log_det_0 = cholesky(Psi_0[None])[1][0]
-        log_det = cholesky(after.Psi)[1]
-        nu = after.nu[:, 0]
-        total += float(
-            np.sum(multigammaln(0.5 * nu, D) - multigammaln(0.5 * prior.nu, D))
-            + np.sum(0.5 * prior.nu * log_det_0 - 0.5 * nu * log_det)
-        )
-        return float(total)
-    gammas = np.broadcast_to(gammaln(0.5 * after.nu) - gammaln(0.5 * prior.nu), after.Psi.shape)
-    scales = 0.5 * prior.nu * np.log(Psi_0) - 0.5 * after.nu * np.log(after.Psi)
-    return float(total + np.sum(gammas + scales))
-
-
-def _log_evidence_of_classes(counts: np.ndarray, concentration: float | np.ndarray | None) -> float:
-    if concentration is None:
-        return 0.0
-    if isinstance(concentration, np.ndarray):
-        seen = counts > 0.0
-        with np.errstate(divide="ignore"):
-            return float(counts[seen] @ np.log(concentration[seen]))
-    a, K, N = concentration, len(counts), counts.sum()
-    return float(gammaln(K * a) - gammaln(N + K * a) + np.sum(gammaln(counts + a) - gammaln(a)))
-
-
-def cholesky(Psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Inverses of the lower Cholesky factors of (J, D, D), and the logarithms of the determinants, (J,)."""
-    whiteners = np.empty_like(Psi)
-    log_dets = np.empty(len(Psi))
-    for j, M in enumerate(Psi):
-        L, info = lapack.dpotrf(M, lower=1, clean=1)
-        if info != 0:
-            raise np.linalg.LinAlgError("A covariance is not positive definite.")
-        whiteners[j] = lapack.dtrtri(L, lower=1)[0]
-        log_dets[j] = 2.0 * np.log(L.diagonal()).sum()
-    return whiteners, log_dets
+def _joint_of_incomplete_rows(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
+    """A missing feature is left out of the product."""
+    there = ~np.isnan(Z)
+    Z = np.where(there, Z, 0.0)
+    out = np.empty((len(densities.means), len(Z)))
+    for k in range(len(out)):
+        q = densities.weights[k] * (Z - densities.means[k]) ** 2
+        terms = 0.5 * q if densities.powers is None else densities.powers[k] * np.log1p(q)
+        out[k] = np.where(there, densities.constants[k] - terms, 0.0).sum(axis=1)
+    return out

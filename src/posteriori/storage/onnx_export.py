@@ -25,7 +25,6 @@ from posteriori.decision.decisions import tie_slack
 from posteriori.files import replacing
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.gaussian.densities import ClassDensities
-from posteriori.gaussian.structures import is_tied, shape
 from posteriori.meta.calibrated_classifier import LOWEST, CalibratedClassifier
 from posteriori.meta.utility_classifier import UtilityClassifier
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
@@ -441,12 +440,12 @@ def _spread_from_last(variances: Value, K: int) -> Value:
 
 
 def _gaussian(model: GaussianClassifier, X: Value) -> _Outputs:
-    densities = model._fit.densities
-    diagonal, linear = shape(densities.structure) == "diagonal", densities.linear()
+    densities = model.fitted_.densities
+    linear, missing_allowed = densities.linear(), densities.covariance_structure.missing_allowed
     op, prior = X.graph.op, densities.log_prior
     there = op("Not", X.is_nan())
-    Z = _pulled_in((X - densities.origin).where(there, 0.0), densities)
-    if diagonal:
+    Z = _within_reach((X - densities.origin).where(there, 0.0), densities)
+    if missing_allowed:
         F = _diagonal_joint(Z, op("Cast", there, to=import_onnx().TensorProto.DOUBLE), densities)
     elif linear is not None:
         coef, intercept = linear
@@ -454,13 +453,12 @@ def _gaussian(model: GaussianClassifier, X: Value) -> _Outputs:
     else:
         F = _of_distances(_distances(Z, densities), densities)
     F = F.where(op("Not", F.is_nan()), prior)
-    return _Outputs(F.softmax() + _no_number(X, missing_allowed=diagonal), F)
+    return _Outputs(F.softmax() + _no_number(X, missing_allowed=missing_allowed), F)
 
 
-def _pulled_in(Z: Value, densities: ClassDensities) -> Value:
-    """Rows farther away than 1e100 standard deviations brought back to there: their squares are numbers again."""
-    A, op = densities.weights, Z.graph.op
-    inverse = np.sqrt(np.einsum("jid,jid->jd", A, A) if shape(densities.structure) == "full" else A).max(axis=0)
+def _within_reach(Z: Value, densities: ClassDensities) -> Value:
+    """Rows, those farther away than 1e100 standard deviations moved there: their squares are numbers again."""
+    op, inverse = Z.graph.op, densities.inverse_spreads()
     distance = (op("Abs", Z) * (1e-150 * np.broadcast_to(inverse, densities.origin.shape))).max(1, keepdims=True)
     far = op("Greater", distance, 1e-50)
     return Z * (1e-50 / op("Clip", distance, 1e-50, 1e300)).where(far, 1.0)
@@ -470,7 +468,7 @@ def _distances(Z: Value, densities: ClassDensities) -> Value:
     """q_k = |A_k (z - m_k)|^2, (n, K)."""
     means, A, factors = densities.means, densities.weights, densities.factors
     D = means.shape[1]
-    if densities.structure == "spherical":
+    if A.ndim == 2:  # one variance
         return (Z.expanded(1) - means).square().sum(2) * A[:, 0]
     shifts = np.einsum("kij,kj->ki", np.broadcast_to(A, (len(means), D, D)), means)
     T = (Z @ A.transpose(2, 0, 1).reshape(D, -1)).reshaped(0, len(A), D)
@@ -488,7 +486,7 @@ def _of_distances(q: Value, densities: ClassDensities) -> Value:
 def _diagonal_joint(Z: Value, there: Value, densities: ClassDensities) -> Value:
     """The sum over the features that are there, 1 or 0 (n, D), of a_kd - w_kd (z_d - m_kd)^2 / 2, or a Student's."""
     means, weights = densities.means, densities.weights
-    if densities.powers is None and is_tied(densities.structure):  # z^2 and a_d are the same for all classes
+    if densities.linear() is not None:  # z^2 and a_d are the same for all classes
         slopes = weights * means
         return Z @ slopes.T + there @ (-0.5 * slopes * means).T + densities.log_prior
     q = (Z.expanded(1) - means).square() * weights

@@ -73,19 +73,27 @@ def of_type(cls: type) -> Stored | None:
     return _BY_KEY.get((cls.__module__, cls.__qualname__))
 
 
-def _without_rows(state: dict[str, Any]) -> dict[str, Any]:
-    """A Gaussian classifier's statistics are all it needs, but for choosing its prior anew: rows are not stored."""
-    kept = state.get("_kept")
-    if kept is None:
-        return state
-    none = slice(0, 0)
-    return state | {"_kept": type(kept)(kept.X[none].copy(), kept.codes[none], kept.weights[none], kept.n_seen)}
+def _seen_in_parts(state: dict[str, Any]) -> dict[str, Any]:
+    """In files a Gaussian classifier holds its statistics, its fit and none of its rows, each under a name."""
+    stored: dict[str, Any] = {}
+    for name, value in state.items():
+        if name == "seen_":
+            stored |= {"_statistics": value.statistics, "_kept": value.kept.without_rows(), "_fitted": value.fit}
+        else:
+            stored[name] = value
+    return stored
 
 
-def _derived(model: Any) -> None:
-    """After partial_fit a Gaussian classifier is derived when asked for, from rows that are not stored."""
-    if "_statistics" in vars(model):
-        _ = model._fit
+def _seen_in_one(model: Any) -> None:
+    """The reverse of `_seen_in_parts`, in the same order of attributes."""
+    state = dict(vars(model))
+    if "_statistics" not in state:
+        return
+    statistics, kept, fit = (state.pop(name) for name in ("_statistics", "_kept", "_fitted"))
+    seen = import_module("posteriori.gaussian.fit").SeenRows.restored(statistics, kept, state["classes_"], fit)
+    before = {name: state.pop(name) for name in list(state) if name not in ("classes_", "class_count_")}
+    vars(model).clear()
+    vars(model).update(before | {"seen_": seen} | state)
 
 
 def _without_first_rows(state: dict[str, Any]) -> dict[str, Any]:
@@ -141,7 +149,8 @@ def _estimators() -> list[Stored]:
             lean=_flat_posterior, finish=_gathered_posterior,
         ),
         Stored(
-            "GaussianClassifier", "posteriori.gaussian.classifier", "estimator", lean=_without_rows, prepare=_derived
+            "GaussianClassifier", "posteriori.gaussian.classifier", "estimator",
+            lean=_seen_in_parts, finish=_seen_in_one,
         ),
         Stored("GPClassifier", "posteriori.gp.classifier", "estimator"),
         Stored("DeepGPClassifier", "posteriori.gp.deep_classifier", "estimator"),
