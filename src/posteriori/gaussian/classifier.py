@@ -415,14 +415,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
 def _require_finite(features: Features, *, missing_allowed: bool) -> None:
     """Raise if a value is infinite, or missing where that is not allowed."""
-    features.require_finite(missing_allowed=True)
-    if missing_allowed:
+    found = features.first_not_finite(missing_allowed=missing_allowed)
+    if found is None:
         return
-    try:
-        features.require_finite()  # now only a missing value can be at fault
-    except ValueError as error:
-        names = " or ".join(repr(name) for name, structure in STRUCTURES.items() if structure.missing_allowed)
-        raise ValueError(f"{error} Or use covariance={names}, which leave missing values out.") from None
+    names = " or ".join(repr(name) for name, structure in STRUCTURES.items() if structure.missing_allowed)
+    advice = f" Or use covariance={names}, which leave missing values out." if found.missing else ""
+    raise ValueError(found.sentence() + advice)
 
 
 def _finished_logits(X: Any, theta: np.ndarray, finish: Callable[[np.ndarray], Any] | None) -> np.ndarray:
