@@ -34,11 +34,11 @@ _HOME = {
     "DeepGPClassifier": "posteriori.gp.deep_classifier",
     "GPClassifier": "posteriori.gp.classifier",
     "ConformalClassifier": "posteriori.meta.conformal_classifier",
-    "ConfusionUtilityDisplay": "posteriori.report",
-    "DecisionRegionDisplay": "posteriori.report",
+    "ConfusionUtilityDisplay": "posteriori.reports",
+    "DecisionRegionDisplay": "posteriori.reports",
     "Decisions": "posteriori.decision",
-    "ReliabilityDisplay": "posteriori.report",
-    "UtilityCurveDisplay": "posteriori.report",
+    "ReliabilityDisplay": "posteriori.reports",
+    "UtilityCurveDisplay": "posteriori.reports",
     "Utility": "posteriori.decision",
     "decide": "posteriori.decision",
     "UtilityClassifier": "posteriori.meta.utility_classifier",
@@ -47,7 +47,7 @@ _HOME = {
     "predict_to": "posteriori.meta.predict_to",
     "save": "posteriori.storage",
     "to_onnx": "posteriori.storage.onnx_export",
-    "walkthrough": "posteriori.report",
+    "walkthrough": "posteriori.reports",
 }
 
 __all__ = [
@@ -109,7 +109,7 @@ if TYPE_CHECKING:
     from posteriori.meta.conformal_classifier import ConformalClassifier
     from posteriori.meta.predict_to import predict_to
     from posteriori.meta.utility_classifier import UtilityClassifier
-    from posteriori.report import (
+    from posteriori.reports import (
         ConfusionUtilityDisplay,
         DecisionRegionDisplay,
         ReliabilityDisplay,

@@ -181,8 +181,8 @@ def test_arguments_are_not_changed():
 
 def test_importing_posteriori_does_not_import_report():
     code = (
-        "import sys, posteriori; assert 'posteriori.report' not in sys.modules; "
-        "posteriori.walkthrough; assert 'posteriori.report' in sys.modules; assert 'jax' not in sys.modules; "
+        "import sys, posteriori; assert 'posteriori.reports' not in sys.modules; "
+        "posteriori.walkthrough; assert 'posteriori.reports' in sys.modules; assert 'jax' not in sys.modules; "
         "assert 'walkthrough' in dir(posteriori)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

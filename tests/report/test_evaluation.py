@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, log_loss
 
-from posteriori.report.evaluation import evaluate
+from posteriori.reports.evaluation import evaluate
 
 RNG = np.random.default_rng(0)
 CLASSES = np.array(["a", "b", "c"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import posteriori as po
-from posteriori.report.markup import Figures, Matrix, Paragraph, Sum, Table, Words, equation, given, plain
+from posteriori.reports.markup import Figures, Matrix, Paragraph, Sum, Table, Words, equation, given, plain
 
 WEIRD = [r"a_b & 100% \x", "{c} $d$ ~^#", "[*] <|>", "*e*\n`f`"]
 

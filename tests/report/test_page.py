@@ -22,7 +22,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import posteriori.report.page as module
+import posteriori.reports.page as module
 from posteriori import (
     BayesianSoftmaxRegression,
     CalibratedClassifier,
@@ -34,9 +34,9 @@ from posteriori import (
     Utility,
     UtilityClassifier,
 )
-from posteriori.report.evaluation import evaluate
-from posteriori.report.page import report_page
-from posteriori.report.page_parts import labels_of, shortened
+from posteriori.reports.evaluation import evaluate
+from posteriori.reports.page import report_page
+from posteriori.reports.page_parts import labels_of, shortened
 from posteriori.tables.encoder import TableEncoder
 
 pytest.importorskip("altair", reason="the report needs Altair")
@@ -492,5 +492,5 @@ def test_what_is_missing_is_said(monkeypatch):
 
 
 def test_altair_is_only_loaded_when_needed():
-    code = "import sys, posteriori.report.page; sys.exit('altair' in sys.modules or 'vl_convert' in sys.modules)"
+    code = "import sys, posteriori.reports.page; sys.exit('altair' in sys.modules or 'vl_convert' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path.cwd(), check=False).returncode == 0

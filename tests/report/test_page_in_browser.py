@@ -10,8 +10,8 @@ from sklearn.naive_bayes import GaussianNB
 
 from posteriori import Utility, decide
 from posteriori.decision.scores import realised_utility
-from posteriori.report.evaluation import evaluate
-from posteriori.report.page import report_page
+from posteriori.reports.evaluation import evaluate
+from posteriori.reports.page import report_page
 
 pytest.importorskip("altair", reason="the report needs Altair")
 pytest.importorskip("vl_convert", reason="the report needs vl-convert-python")

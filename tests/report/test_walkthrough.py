@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import posteriori as po
-from posteriori.report import by_hand
+from posteriori.reports import by_hand
 
 DIGITS = 50
 STEPS = [

@@ -16,8 +16,8 @@ from sklearn.metrics import accuracy_score, log_loss
 from posteriori import BayesianSoftmaxRegression, SoftmaxRegression, Utility, decide
 from posteriori.decision.scores import realised_utility
 from posteriori.files import replacing
-from posteriori.report.evaluation import evaluate
-from posteriori.report.page import report_page
+from posteriori.reports.evaluation import evaluate
+from posteriori.reports.page import report_page
 
 TARGET = "species"
 FEATURES = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g"]

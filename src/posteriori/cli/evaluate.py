@@ -13,8 +13,8 @@ from posteriori.cli.saying import listed, said, say_json
 from posteriori.decision import Utility, decide
 from posteriori.decision.scores import realised_utility
 from posteriori.files import replacing
-from posteriori.report.evaluation import Evaluation, evaluate
-from posteriori.report.page import report_page
+from posteriori.reports.evaluation import Evaluation, evaluate
+from posteriori.reports.page import report_page
 
 _MOST_CLASSES = 20
 _NAMES = {

@@ -14,7 +14,7 @@ import pyarrow as pa
 from posteriori.cli.rows import counted, labels_of, peak_memory, require_columns, with_labels
 from posteriori.cli.saying import listed, note, said, say_json
 from posteriori.meta.selection import Choice, build, choose
-from posteriori.report.evaluation import evaluate
+from posteriori.reports.evaluation import evaluate
 from posteriori.storage import save
 from posteriori.tables.files import read_files
 

@@ -1,12 +1,12 @@
 """What people read and see: plots, and the calculation of a posterior written out with its numbers."""
 
-from posteriori.report.displays import (
+from posteriori.reports.displays import (
     ConfusionUtilityDisplay,
     DecisionRegionDisplay,
     ReliabilityDisplay,
     UtilityCurveDisplay,
 )
-from posteriori.report.walkthrough import Step, Walkthrough, walkthrough
+from posteriori.reports.walkthrough import Step, Walkthrough, walkthrough
 
 __all__ = [
     "ConfusionUtilityDisplay",

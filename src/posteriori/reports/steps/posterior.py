@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from posteriori.report import by_hand
-from posteriori.report.by_hand import Iterate
-from posteriori.report.markup import (
+from posteriori.reports import by_hand
+from posteriori.reports.by_hand import Iterate
+from posteriori.reports.markup import (
     Content,
     Equations,
     Figures,
@@ -19,9 +19,9 @@ from posteriori.report.markup import (
     given,
     given_matrix,
 )
-from posteriori.report.problem import Problem
-from posteriori.report.steps.optimum import hessian_blocks
-from posteriori.report.steps.step import Step, joined, named_blocks, numbers
+from posteriori.reports.problem import Problem
+from posteriori.reports.steps.optimum import hessian_blocks
+from posteriori.reports.steps.step import Step, joined, named_blocks, numbers
 
 __all__ = ["covariance", "evidence", "latent_logits", "monte_carlo", "plug_in"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.report.markup import Paragraph
-from posteriori.report.problem import check_digits, read_problem
-from posteriori.report.steps import Step, all_steps
+from posteriori.reports.markup import Paragraph
+from posteriori.reports.problem import check_digits, read_problem
+from posteriori.reports.steps import Step, all_steps
 
 __all__ = ["Step", "Walkthrough", "walkthrough"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posteriori.report.evaluation import Evaluation
-from posteriori.report.page_parts import shortened, table
+from posteriori.reports.evaluation import Evaluation
+from posteriori.reports.page_parts import shortened, table
 
 if TYPE_CHECKING:
     import narwhals as nw

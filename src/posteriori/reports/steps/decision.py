@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posteriori.report.markup import (
+from posteriori.reports.markup import (
     Figures,
     Paragraph,
     Table,
@@ -12,8 +12,8 @@ from posteriori.report.markup import (
     equation,
     given,
 )
-from posteriori.report.problem import Problem
-from posteriori.report.steps.step import Step, joined, numbered
+from posteriori.reports.problem import Problem
+from posteriori.reports.steps.step import Step, joined, numbered
 
 __all__ = ["decision", "expected_utilities"]
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from posteriori.report import by_hand
-from posteriori.report.markup import Figures
-from posteriori.report.problem import Problem
-from posteriori.report.steps.decision import decision, expected_utilities
-from posteriori.report.steps.model import data, posterior_at_zero, prior, probabilities_at_zero
-from posteriori.report.steps.optimum import (
+from posteriori.reports import by_hand
+from posteriori.reports.markup import Figures
+from posteriori.reports.problem import Problem
+from posteriori.reports.steps.decision import decision, expected_utilities
+from posteriori.reports.steps.model import data, posterior_at_zero, prior, probabilities_at_zero
+from posteriori.reports.steps.optimum import (
     gradient_at_zero,
     hessian_at_zero,
     newton_iterations,
     newton_step,
     optimal_weights,
 )
-from posteriori.report.steps.posterior import covariance, evidence, latent_logits, monte_carlo, plug_in
-from posteriori.report.steps.step import Step
+from posteriori.reports.steps.posterior import covariance, evidence, latent_logits, monte_carlo, plug_in
+from posteriori.reports.steps.step import Step
 
 __all__ = ["Step", "all_steps"]
 

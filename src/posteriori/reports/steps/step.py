@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.report.markup import Content, Equations, Figures, Words
+from posteriori.reports.markup import Content, Equations, Figures, Words
 
 __all__ = ["Step", "joined", "named_blocks", "norm", "numbered", "numbers", "small"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.report import by_hand
-from posteriori.report.by_hand import Iterate
-from posteriori.report.markup import (
+from posteriori.reports import by_hand
+from posteriori.reports.by_hand import Iterate
+from posteriori.reports.markup import (
     Content,
     Equations,
     Figures,
@@ -20,8 +20,8 @@ from posteriori.report.markup import (
     given,
     given_matrix,
 )
-from posteriori.report.problem import Problem
-from posteriori.report.steps.step import Step, joined, named_blocks, norm, numbers, small
+from posteriori.reports.problem import Problem
+from posteriori.reports.steps.step import Step, joined, named_blocks, norm, numbers, small
 
 __all__ = [
     "gradient_at_zero",

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from posteriori.report import charts
-from posteriori.report.page_parts import figure, labels_of, shortened, table
+from posteriori.reports import charts
+from posteriori.reports.page_parts import figure, labels_of, shortened, table
 from posteriori.rows.features import is_table, open_table, read_features
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from posteriori.report import by_hand
-from posteriori.report.markup import (
+from posteriori.reports import by_hand
+from posteriori.reports.markup import (
     Figures,
     Paragraph,
     Table,
@@ -14,8 +14,8 @@ from posteriori.report.markup import (
     given,
     given_matrix,
 )
-from posteriori.report.problem import Problem
-from posteriori.report.steps.step import Step, numbered
+from posteriori.reports.problem import Problem
+from posteriori.reports.steps.step import Step, numbered
 
 __all__ = ["data", "posterior_at_zero", "prior", "probabilities_at_zero"]
 

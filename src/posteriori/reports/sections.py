@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posteriori.decision.scores import calibration_bins, events
-from posteriori.report import charts
-from posteriori.report.evaluation import Evaluation, Score, proportion
-from posteriori.report.page_parts import figure, percent, rows_word, shortened, table
+from posteriori.reports import charts
+from posteriori.reports.evaluation import Evaluation, Score, proportion
+from posteriori.reports.page_parts import figure, percent, rows_word, shortened, table
 
 if TYPE_CHECKING:
     import narwhals as nw

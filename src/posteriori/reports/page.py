@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posteriori.decision.utility import Utility
-from posteriori.report import charts, sections
-from posteriori.report.evaluation import Evaluation
-from posteriori.report.learned import learned
-from posteriori.report.notable_rows import most_surprising, most_uncertain, rows_table
-from posteriori.report.page_parts import labels_of
+from posteriori.reports import charts, sections
+from posteriori.reports.evaluation import Evaluation
+from posteriori.reports.learned import learned
+from posteriori.reports.notable_rows import most_surprising, most_uncertain, rows_table
+from posteriori.reports.page_parts import labels_of
 from posteriori.rows.features import is_table, open_table
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def report_page(
 
 
 def _read(name: str) -> str:
-    return files("posteriori.report").joinpath(name).read_text(encoding="utf-8")
+    return files("posteriori.reports").joinpath(name).read_text(encoding="utf-8")
 
 
 def _policy(*scripts: str) -> str:
