@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import lapack
@@ -27,6 +27,7 @@ from posteriori.gaussian.structures import (
     shape,
     updated,
 )
+from posteriori.solvers.solution import FitRecord, Status
 
 __all__ = ["GaussianFit", "GaussianSolution", "fit_gaussian"]
 
@@ -37,7 +38,7 @@ _CONSTANT = 1e-28
 
 
 @dataclass(frozen=True)
-class GaussianSolution:
+class GaussianSolution(FitRecord):
     """How a Gaussian classifier was fitted.
 
     Attributes
@@ -75,6 +76,21 @@ class GaussianSolution:
     n_evaluations: int = 0
     converged: bool = True
     n_passes: int = 1
+    seconds: float | None = field(default=None, repr=False, compare=False)
+
+    objective: ClassVar[None] = None
+    """The fit is in closed form."""
+    trace: ClassVar[tuple[()]] = ()
+
+    @property
+    def status(self) -> Status:
+        """How the fit ended."""
+        return Status.CONVERGED if self.converged else Status.ITERATION_LIMIT
+
+    @property
+    def n_iter(self) -> int:
+        """Priors tried."""
+        return self.n_evaluations
 
 
 @dataclass(frozen=True)

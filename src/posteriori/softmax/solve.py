@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ def solve(
     report: Callable[[int, Iterate], None] | None = None,
 ) -> tuple[np.ndarray, Solution]:
     """Run a solver from theta and certify what it found."""
+    began = perf_counter()
     tol = tol if solver.tol is None else solver.tol
     max_iter = max_iter if solver.max_iter is None else solver.max_iter
     options = {}
@@ -89,6 +91,7 @@ def solve(
         n_passes=objective.blocks.n_passes,
         trace=trace,
         separation=separation,
+        seconds=perf_counter() - began,
     )
 
 
