@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, log_loss
 
-from posteriori.reports.evaluation import evaluate
+from posteriori.reports.evaluation import score_probabilities
 
 RNG = np.random.default_rng(0)
 CLASSES = np.array(["a", "b", "c"])
@@ -20,28 +20,28 @@ def drawn(n):
 
 def test_scores_by_hand():
     P = np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.6, 0.2, 0.2], [0.1, 0.1, 0.8]])
-    judged = evaluate(["a", "b", "c", "c"], P, CLASSES)
-    assert judged.scores["accuracy"].value == 0.75
+    scored = score_probabilities(["a", "b", "c", "c"], P, CLASSES)
+    assert scored.scores["accuracy"].value == 0.75
     surprise = -np.log([0.5, 0.8, 0.2, 0.8])
-    np.testing.assert_allclose(judged.surprise, surprise, rtol=1e-12)
-    assert judged.scores["log_loss"].value == pytest.approx(surprise.mean())
+    np.testing.assert_allclose(scored.surprise, surprise, rtol=1e-12)
+    assert scored.scores["log_loss"].value == pytest.approx(surprise.mean())
     squares = [0.25 + 0.09 + 0.04, 0.01 + 0.04 + 0.01, 0.36 + 0.04 + 0.64, 0.01 + 0.01 + 0.04]
-    assert judged.scores["brier"].value == pytest.approx(np.mean(squares))
-    assert judged.scores["log_loss_of_frequencies"].value == pytest.approx(1.5 * np.log(2.0))
-    np.testing.assert_array_equal(judged.confusion, [[1, 0, 0], [0, 1, 0], [1, 0, 1]])
-    np.testing.assert_array_equal(judged.codes, [0, 1, 2, 2])
+    assert scored.scores["brier"].value == pytest.approx(np.mean(squares))
+    assert scored.scores["log_loss_of_frequencies"].value == pytest.approx(1.5 * np.log(2.0))
+    np.testing.assert_array_equal(scored.confusion, [[1, 0, 0], [0, 1, 0], [1, 0, 1]])
+    np.testing.assert_array_equal(scored.codes, [0, 1, 2, 2])
 
 
 def test_scores_are_those_of_scikit_learn():
     y, P = drawn(500)
-    judged = evaluate(y, P, CLASSES)
-    assert judged.scores["log_loss"].value == pytest.approx(log_loss(y, P, labels=CLASSES))
-    np.testing.assert_array_equal(judged.confusion, confusion_matrix(y, CLASSES[P.argmax(axis=1)], labels=CLASSES))
+    scored = score_probabilities(y, P, CLASSES)
+    assert scored.scores["log_loss"].value == pytest.approx(log_loss(y, P, labels=CLASSES))
+    np.testing.assert_array_equal(scored.confusion, confusion_matrix(y, CLASSES[P.argmax(axis=1)], labels=CLASSES))
 
 
 def test_intervals():
     y, P = drawn(400)
-    scores = evaluate(y, P, CLASSES).scores
+    scores = score_probabilities(y, P, CLASSES).scores
     hits = int((CLASSES[P.argmax(axis=1)] == y).sum())
     wilson = binomtest(hits, 400).proportion_ci(method="wilson")
     np.testing.assert_allclose(scores["accuracy"][1:], wilson, rtol=1e-9)
@@ -59,21 +59,21 @@ def test_the_interval_of_the_log_loss_covers_the_truth():
     truth = np.mean([-(p * np.log(p)).sum() for p in RNG.dirichlet([1.0, 2.0, 0.5], size=100_000)])
     for _ in range(100):
         y, P = drawn(300)
-        each = evaluate(y, P, CLASSES).scores["log_loss"]
+        each = score_probabilities(y, P, CLASSES).scores["log_loss"]
         inside += each.lower <= truth <= each.upper
     assert inside >= 87
 
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_row_or_two(n):
-    judged = evaluate(["b"] * n, [[0.2, 0.5, 0.3]] * n, CLASSES)
-    assert judged.scores["accuracy"].value == 1.0
-    assert all(np.isfinite(score).all() for score in judged.scores.values())
+    scored = score_probabilities(["b"] * n, [[0.2, 0.5, 0.3]] * n, CLASSES)
+    assert scored.scores["accuracy"].value == 1.0
+    assert all(np.isfinite(score).all() for score in scored.scores.values())
 
 
 def test_plain_values_for_programs():
     y, P = drawn(30)
-    out = json.loads(json.dumps(evaluate(y, P, CLASSES).to_dict(), allow_nan=False))
+    out = json.loads(json.dumps(score_probabilities(y, P, CLASSES).to_dict(), allow_nan=False))
     assert out["rows"] == 30
     assert out["classes"] == ["a", "b", "c"]
     assert sum(sum(row.values()) for row in out["confusion"].values()) == 30
@@ -81,11 +81,11 @@ def test_plain_values_for_programs():
 
 
 def test_a_class_held_impossible_is_finite():
-    judged = evaluate(["a", "b"], [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]], CLASSES)
-    assert np.isfinite(judged.scores["log_loss"].value)
-    assert judged.surprise[0] > 600.0
+    scored = score_probabilities(["a", "b"], [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]], CLASSES)
+    assert np.isfinite(scored.scores["log_loss"].value)
+    assert scored.surprise[0] > 600.0
 
 
 def test_an_unknown_label_is_told_of():
     with pytest.raises(ValueError, match="'z'"):
-        evaluate(["z", "a"], [[0.2, 0.3, 0.5]] * 2, CLASSES)
+        score_probabilities(["z", "a"], [[0.2, 0.3, 0.5]] * 2, CLASSES)

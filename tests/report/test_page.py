@@ -34,7 +34,7 @@ from posteriori import (
     Utility,
     UtilityClassifier,
 )
-from posteriori.reports.evaluation import evaluate
+from posteriori.reports.evaluation import score_probabilities
 from posteriori.reports.page import report_page
 from posteriori.reports.page_parts import labels_of, shortened
 from posteriori.tables.encoder import TableEncoder
@@ -47,7 +47,7 @@ X = pd.DataFrame(load_iris().data[::3, :2], columns=NAMES)
 CLASSES = np.array(["setosa", "versicolor", "virginica"])
 Y = CLASSES[load_iris().target[::3]]
 MODEL = GaussianNB().fit(X, Y)
-JUDGED = evaluate(Y, MODEL.predict_proba(X), MODEL.classes_)
+SCORED = score_probabilities(Y, MODEL.predict_proba(X), MODEL.classes_)
 NASTY = ["</script><script>alert(1)</script>", "<b>&amp;\"'", "naïve 鳥 🐦\n\u2028", "x" * 3000]
 
 
@@ -104,14 +104,14 @@ class Parsed(HTMLParser):
         return [row[head.index(name)] for row in rows]
 
 
-def page(model=MODEL, table=X, y=Y, judged=JUDGED, **options):
-    return report_page(model, table, y, judged, **{"title": "Irises", "model_name": "naive Bayes"} | options)
+def page(model=MODEL, table=X, y=Y, scored=SCORED, **options):
+    return report_page(model, table, y, scored, **{"title": "Irises", "model_name": "naive Bayes"} | options)
 
 
 def fitted(model):
     model = model.fit(X, Y)
-    judged = evaluate(Y, model.predict_proba(X), model.classes_)
-    return Parsed(page(model, judged=judged))
+    scored = score_probabilities(Y, model.predict_proba(X), model.classes_)
+    return Parsed(page(model, scored=scored))
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +122,9 @@ def plain():
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(JUDGED.scores))
+@pytest.mark.parametrize("name", list(SCORED.scores))
 def test_scores_are_those_of_the_evaluation(plain, name):
-    score = JUDGED.scores[name]
+    score = SCORED.scores[name]
     assert float(plain.by_id(f"score-{name}")["value"]) == score.value
     assert f"{score.value:.4f}" in plain.text
     if name != "log_loss_of_frequencies":
@@ -135,12 +135,12 @@ def test_confusion_and_balance(plain):
     head, *rows = plain.tables["Rows of each true class, by the class held most probable"]
     assert head == ["truth", *CLASSES, "all"]
     assert [row[0] for row in rows] == list(CLASSES)
-    np.testing.assert_array_equal(np.array([row[1:-1] for row in rows], dtype=int), JUDGED.confusion)
+    np.testing.assert_array_equal(np.array([row[1:-1] for row in rows], dtype=int), SCORED.confusion)
     assert plain.column("Rows of each class", "rows") == ["17", "17", "16"]
     drawn = plain.json("charts-data")["chart-confusion"]
     values = drawn["data"]["values"]
     assert {(v["truth"], v["said"]): v["rows"] for v in values} == {
-        (CLASSES[k], CLASSES[j]): JUDGED.confusion[k, j] for k, j in zip(*np.nonzero(JUDGED.confusion), strict=True)
+        (CLASSES[k], CLASSES[j]): SCORED.confusion[k, j] for k, j in zip(*np.nonzero(SCORED.confusion), strict=True)
     }
 
 
@@ -150,27 +150,27 @@ def test_reliability_bins_hold_all_rows_and_their_frequencies(plain):
     assert rows.sum() == len(Y)
     np.testing.assert_allclose(
         rows @ np.array(plain.column(caption, "frequency"), dtype=float) / len(Y),
-        JUDGED.scores["accuracy"].value,
+        SCORED.scores["accuracy"].value,
         atol=1e-3,
     )
     np.testing.assert_allclose(
         rows @ np.array(plain.column(caption, "mean probability"), dtype=float) / len(Y),
-        JUDGED.probabilities.max(axis=1).mean(),
+        SCORED.probabilities.max(axis=1).mean(),
         atol=1e-3,
     )
 
 
 def test_odd_rows_come_in_order(plain):
     surprising = plain.tables["Surprising rows, counted from 0"][1:]
-    expected = np.argsort(-JUDGED.surprise, kind="stable")[:10]
+    expected = np.argsort(-SCORED.surprise, kind="stable")[:10]
     assert [int(row[0]) for row in surprising] == expected.tolist()
     n = expected[0]
-    p = JUDGED.probabilities[n]
-    assert surprising[0][1:3] == [Y[n], f"{p[JUDGED.codes[n]]:.3g}"]
+    p = SCORED.probabilities[n]
+    assert surprising[0][1:3] == [Y[n], f"{p[SCORED.codes[n]]:.3g}"]
     assert surprising[0][3].startswith(f"{CLASSES[p.argmax()]} {p.max():.3f}, ")
     assert surprising[0][4:] == [f"{X.length[n]:.4g}", f"{X.width[n]:.4g}"]
     uncertain = [int(row[0]) for row in plain.tables["Most uncertain rows, counted from 0"][1:]]
-    P = JUDGED.probabilities[uncertain]
+    P = SCORED.probabilities[uncertain]
     entropies = -(P * np.log(P + 1e-300)).sum(axis=1)
     assert (np.diff(entropies) <= 0).all()
 
@@ -184,11 +184,11 @@ def test_all_kinds_of_tables_read_alike(plain, kind):
 def test_rows_are_told_by_their_place_and_columns_by_any_name():
     order = np.random.default_rng(0).permutation(len(Y))
     table = X.iloc[order].set_axis([7, "width"], axis=1)  # its index is shuffled too
-    judged = evaluate(Y[order], JUDGED.probabilities[order], CLASSES)
-    head, first, *_ = Parsed(page(table=table, y=Y[order], judged=judged)).tables["Surprising rows, counted from 0"]
+    scored = score_probabilities(Y[order], SCORED.probabilities[order], CLASSES)
+    head, first, *_ = Parsed(page(table=table, y=Y[order], scored=scored)).tables["Surprising rows, counted from 0"]
     assert head[4:] == ["7", "width"]
-    assert order[int(first[0])] == JUDGED.surprise.argmax()
-    assert first[4:] == [f"{value:.4g}" for value in X.iloc[JUDGED.surprise.argmax()]]
+    assert order[int(first[0])] == SCORED.surprise.argmax()
+    assert first[4:] == [f"{value:.4g}" for value in X.iloc[SCORED.surprise.argmax()]]
 
 
 def test_missing_values_are_counted_and_the_target_is_no_feature():
@@ -257,8 +257,8 @@ def test_pipeline_from_a_raw_table():
         {"kind": Y, "length": X.length, "site": ["bog", None] * 25, "day": pd.date_range("2024-01-01", periods=50)}
     )
     model = make_pipeline(TableEncoder(), BayesianSoftmaxRegression()).fit(table, "kind")
-    judged = evaluate(Y, model.predict_proba(table), model.classes_)
-    parsed = Parsed(page(model, table, judged=judged))
+    scored = score_probabilities(Y, model.predict_proba(table), model.classes_)
+    parsed = Parsed(page(model, table, scored=scored))
     assert {row[0].split(": ")[0] for row in parsed.tables["Coefficients"][1:]} == set(CLASSES)
     features = {row[0].split(": ")[1] for row in parsed.tables["Coefficients"][1:]}
     assert features == set(model[-1].feature_names_in_)
@@ -274,8 +274,8 @@ def test_pipeline_from_a_raw_table():
 def test_one_row_of_coefficients_for_two_classes():
     two = Y != "setosa"
     model = LogisticRegression().fit(X[two], Y[two])
-    judged = evaluate(Y[two], model.predict_proba(X[two]), model.classes_)
-    parsed = Parsed(page(model, X[two], Y[two], judged))
+    scored = score_probabilities(Y[two], model.predict_proba(X[two]), model.classes_)
+    parsed = Parsed(page(model, X[two], Y[two], scored))
     rows = {row[0]: float(row[2]) for row in parsed.tables["Coefficients"][1:]}
     assert rows == {
         f"virginica: {name}": pytest.approx(0.5 * w, rel=1e-3) for name, w in zip(NAMES, model.coef_[0], strict=True)
@@ -308,8 +308,8 @@ def test_relevances():
     pytest.importorskip("jax")
     with pytest.warns(ConvergenceWarning):
         model = GPClassifier(n_inducing=10, max_iter=5).fit(X, Y)
-    judged = evaluate(Y, model.predict_proba(X), model.classes_)
-    rows = Parsed(page(model, judged=judged)).tables["Relevances"][1:]
+    scored = score_probabilities(Y, model.predict_proba(X), model.classes_)
+    rows = Parsed(page(model, scored=scored)).tables["Relevances"][1:]
     expected = sorted(zip(NAMES, model.relevances_, strict=True), key=lambda pair: -pair[1])
     assert rows == [[name, f"{value:.4g}"] for name, value in expected]
 
@@ -329,8 +329,8 @@ def probabilities(data):
 
 def test_what_is_decided_on_in_the_page(plain):
     data = plain.json("decisions-data")
-    np.testing.assert_array_equal(probabilities(data), JUDGED.probabilities)
-    assert data["truth"] == JUDGED.codes.tolist()
+    np.testing.assert_array_equal(probabilities(data), SCORED.probabilities)
+    assert data["truth"] == SCORED.codes.tolist()
     assert data["states"] == data["actions"] == list(CLASSES)
     assert data["utilities"] == np.eye(3).tolist()
 
@@ -364,8 +364,8 @@ def test_names_are_never_taken_for_html():
     y = names[rng.integers(0, 4, 60)]
     table = pd.DataFrame({"<i>": rng.normal(size=60), "</td>'\"": ["<img src=x onerror=alert(1)>"] * 60})
     model = GaussianNB().fit(table[["<i>"]].rename(columns=str), y)
-    judged = evaluate(y, rng.dirichlet(np.ones(4), 60), names)
-    html = page(model, table, y, judged, title="<u>&", model_name="</h1><script>")
+    scored = score_probabilities(y, rng.dirichlet(np.ones(4), 60), names)
+    html = page(model, table, y, scored, title="<u>&", model_name="</h1><script>")
     parsed = Parsed(html)  # fails where tags do not match
     assert {tag for tag, _ in parsed.elements} & {"i", "img", "u"} == set()
     assert len(parsed.scripts) == 4
@@ -379,8 +379,8 @@ def test_names_are_never_taken_for_html():
 
 def test_half_a_character_can_be_written():
     y = np.array(["\ud800", "b"], dtype=object)
-    judged = evaluate(y, [[0.5, 0.5], [0.3, 0.7]], y)
-    page(table=X[:2], y=y, judged=judged).encode("utf-8")
+    scored = score_probabilities(y, [[0.5, 0.5], [0.3, 0.7]], y)
+    page(table=X[:2], y=y, scored=scored).encode("utf-8")
 
 
 def test_labels_stay_different_when_shortened():
@@ -391,8 +391,8 @@ def test_labels_stay_different_when_shortened():
 
 
 def test_one_row():
-    judged = evaluate(Y[:1], JUDGED.probabilities[:1], CLASSES)
-    parsed = Parsed(page(table=X[:1], y=Y[:1], judged=judged))
+    scored = score_probabilities(Y[:1], SCORED.probabilities[:1], CLASSES)
+    parsed = Parsed(page(table=X[:1], y=Y[:1], scored=scored))
     assert "no interval" in parsed.text
     assert "on 1 row of 3 classes" in parsed.text
     assert len(parsed.tables["Surprising rows, counted from 0"]) == 2
@@ -405,8 +405,8 @@ def test_many_rows_and_classes_make_no_large_page():
     classes = np.array([f"class {k:02d}" for k in range(K)])
     codes = rng.integers(0, K, n)
     model = SoftmaxRegression().fit(rng.normal(size=(500, 20)), classes[codes[:500]])
-    judged = evaluate(classes[codes], P, classes)
-    html = page(model, pd.DataFrame(rng.normal(size=(n, 20))).rename(columns=str), classes[codes], judged)
+    scored = score_probabilities(classes[codes], P, classes)
+    html = page(model, pd.DataFrame(rng.normal(size=(n, 20))).rename(columns=str), classes[codes], scored)
     assert len(html.encode()) < 3_000_000
     parsed = Parsed(html)
     assert "2,000 of the 100,000 rows, chosen at random (seed 0)" in parsed.text

@@ -10,7 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from posteriori import Utility, decide
 from posteriori.decision.scores import realised_utility
-from posteriori.reports.evaluation import evaluate
+from posteriori.reports.evaluation import score_probabilities
 from posteriori.reports.page import report_page
 
 pytest.importorskip("altair", reason="the report needs Altair")
@@ -24,7 +24,7 @@ CLASSES = np.array(["se<b>tosa", "versi&color", "virgin\"ica'"])
 Y = CLASSES[load_iris().target]
 MODEL = GaussianNB().fit(X, Y)
 P = MODEL.predict_proba(X)
-JUDGED = evaluate(Y, P, CLASSES)
+SCORED = score_probabilities(Y, P, CLASSES)
 LONG = 'long "name", ' * 30
 
 
@@ -39,7 +39,7 @@ def browser():
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "irises.html"
-    path.write_text(report_page(MODEL, X, Y, JUDGED, title="Irises", model_name="naive Bayes"), encoding="utf-8")
+    path.write_text(report_page(MODEL, X, Y, SCORED, title="Irises", model_name="naive Bayes"), encoding="utf-8")
     return path
 
 
@@ -87,11 +87,11 @@ def check(page, utility, rows=slice(None)):
     decisions = decide(P[rows], utility)
     assert value(page, "realised") == pytest.approx(realised_utility(Y[rows], decisions.actions, utility), rel=1e-12)
     assert value(page, "expected") == pytest.approx(decisions.expected_utility.max(axis=1).mean(), rel=1e-12)
-    assert value(page, "known") == pytest.approx(utility.matrix[JUDGED.codes[rows]].max(axis=1).mean(), rel=1e-12)
+    assert value(page, "known") == pytest.approx(utility.matrix[SCORED.codes[rows]].max(axis=1).mean(), rel=1e-12)
     best = max(realised_utility(Y[rows], [action] * len(Y[rows]), utility) for action in utility.actions)
     assert value(page, "fixed") == pytest.approx(best, rel=1e-12, abs=1e-12)
     expected = np.zeros(utility.matrix.shape, dtype=int)
-    np.add.at(expected, (JUDGED.codes[rows], decisions.codes), 1)
+    np.add.at(expected, (SCORED.codes[rows], decisions.codes), 1)
     np.testing.assert_array_equal(counts(page), expected)
     totals = page.locator("#taken tfoot tr").first.locator("td").all_inner_texts()
     assert [int(text) for text in totals] == expected.sum(axis=0).tolist()
@@ -218,10 +218,10 @@ def test_many_long_names_and_rows(opened, tmp_path):
     names.sort()
     codes = rng.integers(0, K, n)
     Q = rng.dirichlet(np.ones(K), n)
-    judged = evaluate(names[codes], Q, names)
+    scored = score_probabilities(names[codes], Q, names)
     table = rng.normal(size=(n, 2))
     model = GaussianNB().fit(table, names[codes])
-    html = report_page(model, table, names[codes], judged, title="x" * 300, model_name="y" * 300)
+    html = report_page(model, table, names[codes], scored, title="x" * 300, model_name="y" * 300)
     (tmp_path / "many.html").write_text(html, encoding="utf-8")
     page = opened(tmp_path / "many.html", width=360)
     assert page.evaluate("document.documentElement.scrollWidth") == 360

@@ -117,9 +117,9 @@ def fit(
         posteriori fit 'part-*.parquet' --target species --model bayes --drop island
     """
     from posteriori.cli.fit import run
-    from posteriori.cli.saying import told
+    from posteriori.cli.output import errors_as_sentences
 
-    with told(debug):
+    with errors_as_sentences(debug):
         run(table, target, model.value, out, weight, drop or [], seed, json)
 
 
@@ -150,9 +150,9 @@ def evaluate(
         posteriori evaluate penguins.model test.csv --report report.html
     """
     from posteriori.cli.evaluate import run
-    from posteriori.cli.saying import told
+    from posteriori.cli.output import errors_as_sentences
 
-    with told(debug):
+    with errors_as_sentences(debug):
         run(model, table, target, utility, report, json)
 
 
@@ -183,10 +183,10 @@ def predict(
 
         cat new.csv | posteriori predict penguins.model - --format jsonl
     """
+    from posteriori.cli.output import errors_as_sentences
     from posteriori.cli.predict import run
-    from posteriori.cli.saying import told
 
-    with told(debug):
+    with errors_as_sentences(debug):
         run(model, table, out, form and form.value, keep or [], interval, uncertainty)
 
 
@@ -218,9 +218,9 @@ def decide(
         posteriori decide patients.model new.csv --utility utility.csv --keep id --out actions.csv
     """
     from posteriori.cli.decide import run
-    from posteriori.cli.saying import told
+    from posteriori.cli.output import errors_as_sentences
 
-    with told(debug):
+    with errors_as_sentences(debug):
         run(model, table, utility, out, form and form.value, keep or [])
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "interval_coverage",
     "labels_and_weights",
     "log_loss",
+    "mean_and_error",
     "realised_utility",
     "regret",
 ]
@@ -322,6 +323,20 @@ def _at(U: np.ndarray, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
     if len(actions) != len(states):
         raise ValueError(f"y has {len(states)} rows, and there are {len(actions)} actions.")
     return U[states, actions] if U.ndim == 2 else U[np.arange(len(states)), states, actions]
+
+
+def mean_and_error(values: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
+    """Weighted mean over rows, and its standard error; infinite for a single row.
+
+    >>> mean_and_error(np.array([1.0, 2.0, 3.0, 2.0]))
+    (2.0, 0.408248290463863)
+    """
+    n = len(values)
+    c = np.ones(n) if weights is None else weights
+    mean = float(c @ values / c.sum())
+    if n < 2:
+        return mean, np.inf
+    return mean, float(np.sqrt(n / (n - 1) * (c**2 @ (values - mean) ** 2)) / c.sum())
 
 
 def labels_and_weights(y: Any, classes: Any, P: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:

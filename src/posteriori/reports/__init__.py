@@ -1,4 +1,4 @@
-"""What people read and see: plots, and the calculation of a posterior written out with its numbers."""
+"""What people read and see: evaluations and their page, plots, and a posterior calculated by hand."""
 
 from posteriori.reports.displays import (
     ConfusionUtilityDisplay,
@@ -6,14 +6,22 @@ from posteriori.reports.displays import (
     ReliabilityDisplay,
     UtilityCurveDisplay,
 )
+from posteriori.reports.evaluation import DecisionValue, Evaluation, Score, evaluate
+from posteriori.reports.page import Report, report
 from posteriori.reports.walkthrough import Step, Walkthrough, walkthrough
 
 __all__ = [
     "ConfusionUtilityDisplay",
     "DecisionRegionDisplay",
+    "DecisionValue",
+    "Evaluation",
     "ReliabilityDisplay",
+    "Report",
+    "Score",
     "Step",
     "UtilityCurveDisplay",
     "Walkthrough",
+    "evaluate",
+    "report",
     "walkthrough",
 ]

@@ -112,7 +112,7 @@ def confusion(labels: Sequence[str], counts: np.ndarray) -> dict[str, Any]:
     K = len(labels)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     data = [
-        {"truth": labels[k], "said": labels[j], "rows": int(counts[k, j]), "share": float(shares[k, j])}
+        {"truth": labels[k], "said": labels[j], "rows": counts[k, j].item(), "share": float(shares[k, j])}
         for k, j in zip(*np.nonzero(counts), strict=True)
     ]
     height = min(max(K * 34, 120), 34 * MOST_NUMBERS)
@@ -149,7 +149,9 @@ def confusion(labels: Sequence[str], counts: np.ndarray) -> dict[str, Any]:
     numbers = [
         base.transform_filter(condition)
         .mark_text(fontSize=size, color=colour)
-        .encode(x=x, y=y, text=alt.Text("rows:Q", format=",d"), tooltip=tooltip)
+        .encode(
+            x=x, y=y, text=alt.Text("rows:Q", format=",.4~g" if counts.dtype.kind == "f" else ",d"), tooltip=tooltip
+        )
         for condition, colour in (("datum.share <= 0.5", _ON_PALE), ("datum.share > 0.5", _ON_DARK))
     ]
     return _finished(alt, alt.layer(cells, *numbers).properties(width="container", height=height))

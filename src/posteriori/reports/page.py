@@ -1,13 +1,16 @@
 """An evaluation as one HTML file that needs nothing else: no network, no fonts, no other files.
 
-The page holds what was said of the predictions, in words, tables and charts, and a table of utilities to type in: what
-would be decided, and what that would have been worth, is worked out in the page.
+The page shows the scores in words, tables and charts, and has a table of utilities to type in: what would be decided,
+and what that would have been worth, is worked out in the page.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from base64 import b64encode
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -17,21 +20,105 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posteriori.decision.utility import Utility
+from posteriori.files import replacing
 from posteriori.reports import charts, sections
-from posteriori.reports.evaluation import Evaluation
+from posteriori.reports.evaluation import Evaluation, evaluate
 from posteriori.reports.learned import learned
 from posteriori.reports.notable_rows import most_surprising, most_uncertain, rows_table
 from posteriori.reports.page_parts import labels_of
 from posteriori.rows.features import is_table, open_table
+from posteriori.rows.reading import read_labels
 
 if TYPE_CHECKING:
     import narwhals as nw
 
-__all__ = ["report_page"]
+__all__ = ["Report", "report", "report_page"]
 
 _MOST_EMBEDDED = 2_000
 """Rows whose probabilities are in the page, to decide on: more say little more, and take long to load."""
 _SEED = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """An evaluation as a page: write it with `save`, or show it in a notebook.
+
+    Attributes
+    ----------
+    html : str
+        The whole page; it loads nothing and sends nothing.
+    evaluation : Evaluation
+        The numbers that the page shows.
+    """
+
+    html: str = field(repr=False)
+    evaluation: Evaluation
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file, as a whole or not at all."""
+        with replacing(path) as temporary:
+            temporary.write_text(self.html, encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        return f"<iframe srcdoc='{escape(self.html)}' style='width:100%;height:40em;border:0'></iframe>"
+
+
+def report(
+    model: Any,
+    X: Any,
+    y: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    sample_weight: Any = None,
+    utility: Utility | None = None,
+    probabilities: Any = None,
+    title: str | None = None,
+    name: str | None = None,
+) -> Report:
+    """Evaluate a fitted classifier and make a page of it: one HTML file that needs nothing else.
+
+    Parameters
+    ----------
+    model : fitted classifier with `predict_proba`, or a Pipeline that ends with one
+    X : table or dense array with n rows
+        May hold the columns that y and sample_weight name.
+    y : labels (n,), or the name of a column of X
+    path : path, optional
+        Where to write the page.
+    sample_weight : numbers (n,), or the name of a column of X, optional
+    utility : Utility, optional
+        With which the table of utilities in the page begins; that of a `UtilityClassifier`, or zero-one, if left out.
+    probabilities : array (n, K), optional
+        Those of the model for these rows, if they are known already.
+    title : str, optional
+        The heading of the page.
+    name : str, optional
+        What to call the model; its class if left out.
+
+    Returns
+    -------
+    Report
+
+    Examples
+    --------
+    >>> report(model, table, "species", "report.html")  # doctest: +SKIP
+    """
+    evaluation = evaluate(model, X, y, sample_weight=sample_weight, utility=utility, probabilities=probabilities)
+    name = type(model[-1] if hasattr(model, "steps") else model).__name__ if name is None else name
+    html = report_page(
+        model,
+        X,
+        read_labels(X, y),
+        evaluation,
+        title=f"{name}: evaluation" if title is None else title,
+        model_name=name,
+        utility=utility,
+        not_features=[column for column in (y, sample_weight) if isinstance(column, str)],
+    )
+    page = Report(html, evaluation)
+    if path is not None:
+        page.save(path)
+    return page
 
 
 def report_page(
@@ -43,8 +130,9 @@ def report_page(
     title: str,
     model_name: str,
     utility: Utility | None = None,
+    not_features: Collection[str] = (),
 ) -> str:
-    """The report as the text of an HTML file.
+    """Write an evaluation as the text of an HTML file.
 
     Parameters
     ----------
@@ -60,6 +148,8 @@ def report_page(
     utility : Utility, optional
         With which the table of utilities begins; if left out that of a `UtilityClassifier`, or zero-one. One that
         differs from row to row is replaced by zero-one.
+    not_features : names of columns
+        Columns of the table that the model does not see, such as the target.
     """
     utility = getattr(model, "utility", None) if utility is None else utility
     rows = _opened(table, model)
@@ -68,7 +158,7 @@ def report_page(
     if len(rows) != n or labels.shape != (n,):
         raise ValueError(f"table has {len(rows)} rows and y the shape {labels.shape}: the evaluation is of {n} rows.")
     names = labels_of(evaluation.classes)
-    features = _features(rows, model, labels)
+    features = _features(rows, not_features, labels)
     drawn: dict[str, Any] = {}
     parts = {
         "title": escape(title),
@@ -125,16 +215,13 @@ def _opened(table: Any, model: Any) -> nw.DataFrame[Any]:
     return open_table(pd.DataFrame(values, columns=[str(name) for name in names]), argument="table")
 
 
-def _features(rows: nw.DataFrame[Any], model: Any, y: np.ndarray) -> list[str]:
-    """The columns but the target, which is known by its name or by its values."""
-    target = getattr(model, "_target", None)
-    for _, step in getattr(model, "steps", []):
-        target = getattr(step, "target_", None) or getattr(step, "_target", None) or target
-    return [name for name in rows.columns if name != target and not _is(rows.get_column(name), y)]
+def _features(rows: nw.DataFrame[Any], not_features: Collection[str], y: np.ndarray) -> list[str]:
+    """The columns but those that are not features, and the target, which is known by its values."""
+    return [name for name in rows.columns if name not in not_features and not _holds(rows.get_column(name), y)]
 
 
-def _is(column: Any, y: np.ndarray) -> bool:
-    """Whether the column holds y."""
+def _holds(column: Any, y: np.ndarray) -> bool:
+    """Whether the column holds the labels y."""
     first = column.head(20).to_list()
     if list(map(str, first)) != list(map(str, y[:20].tolist())):
         return False

@@ -91,9 +91,9 @@ def _missing(rows: nw.DataFrame[Any]) -> dict[str, int]:
 def score_cards(evaluation: Evaluation) -> str:
     """Every score with its interval, and what it means."""
     scores, n = evaluation.scores, len(evaluation.codes)
-    hits = round(scores["accuracy"].value * n)
+    right = int((evaluation.probabilities.argmax(axis=1) == evaluation.codes).sum())
     words = {
-        "accuracy": f"The most probable class was the true one in {hits:,} of {n:,} {rows_word(n)}.",
+        "accuracy": f"The most probable class was the true one in {right:,} of {n:,} {rows_word(n)}.",
         "log_loss": "The mean of −log p(truth); lower is better. As good as giving the truth a probability of "
         f"{percent(np.exp(-scores['log_loss'].value))} in every row.",
         "log_loss_of_frequencies": "What it costs to tell no row from another, and to give each the frequencies of the "
@@ -123,8 +123,9 @@ def calibration(evaluation: Evaluation, drawn: dict[str, Any]) -> str:
     """The reliability diagram: how often the most probable class is true, by its probability."""
     ((p, hit),) = events(evaluation.probabilities, evaluation.codes, "top")
     n = len(p)
-    bins = calibration_bins(p, hit, np.ones(n), min(_BINS, max(1, n // 5)))
-    ranges = [proportion(round(f * m), round(m)) for f, m in zip(bins.frequency, bins.count, strict=True)]
+    weights = np.ones(n) if evaluation.weights is None else evaluation.weights
+    bins = calibration_bins(p, hit, weights, min(_BINS, max(1, n // 5)))
+    ranges = [proportion(float(f), float(m)) for f, m in zip(bins.frequency, bins.count, strict=True)]
     lower, upper = [r.lower for r in ranges], [r.upper for r in ranges]
     drawn["chart-reliability"] = charts.reliability(bins.probability, bins.frequency, lower, upper, bins.count)
     body = [
@@ -146,17 +147,21 @@ def confusion(evaluation: Evaluation, names: list[str], drawn: dict[str, Any]) -
     counts, K = evaluation.confusion, len(names)
     drawn["chart-confusion"] = charts.confusion(names, counts)
     body = [
-        [escape(name), *(f"{value:,}" for value in row), f"{row.sum():,}"]
+        [
+            escape(name),
+            *(f"{value:,.4g}" if evaluation.weights is not None else f"{value:,}" for value in (*row, row.sum())),
+        ]
         for name, row in zip(names, counts, strict=True)
     ]
     head = ["truth", *map(escape, names), "all"]
-    numbers = table(head, body, "Rows of each true class, by the class held most probable")
+    what = "Rows" if evaluation.weights is None else "Weight"
+    numbers = table(head, body, f"{what} of each true class, by the class held most probable")
     wrong = counts - np.diag(np.diag(counts))
     said = "Shades are shares of the true class."
     if wrong.any():
         k, j = np.unravel_index(int(wrong.argmax()), wrong.shape)
-        most = int(wrong[k, j])
-        said += f" The commonest error: {names[k]} taken for {names[j]}, in {most:,} {rows_word(most)}."
+        rows = int(((evaluation.codes == k) & (evaluation.probabilities.argmax(axis=1) == j)).sum())
+        said += f" The commonest error: {names[k]} taken for {names[j]}, in {rows:,} {rows_word(rows)}."
     else:
         said += " No row was taken for another class."
     if K > charts.MOST_NUMBERS:

@@ -6,12 +6,13 @@ import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from posteriori.rows.arrow import StreamedFeatures, open_stream, read_stream_for_fit, stream_column
 from posteriori.rows.dask import dask_column, is_dask, read_dask, read_dask_for_fit
-from posteriori.rows.features import AnyFeatures, Features, column, is_table, read_features
+from posteriori.rows.features import AnyFeatures, Features, column, is_table, open_table, read_features
 from posteriori.rows.gpu import device_for, read_device_features, read_device_target, to_host
 from posteriori.rows.pieces import require_numbers
 from posteriori.rows.target import Target, read_target
@@ -26,6 +27,7 @@ __all__ = [
     "read_labels",
     "remember_features",
     "require_in_memory",
+    "take_rows",
     "without_column",
 ]
 
@@ -183,3 +185,10 @@ def read_labels(X: Any, y: Any) -> Any:
     if isinstance(y, str) and (stream := open_stream(X)) is not None:
         return stream_column(stream, y)
     return column(X, y, argument="y") if isinstance(y, str) and is_table(X) else dask_column(X, y)
+
+
+def take_rows(X: Any, rows: np.ndarray) -> Any:
+    """Some rows of a table, array or list in memory, by their numbers."""
+    if is_table(X):
+        return open_table(X)[rows].to_native()
+    return _safe_indexing(X, rows)

@@ -1,4 +1,4 @@
-"""What commands say: tables on the screen, notes beside them, and errors in a sentence."""
+"""What commands print: results on standard output, notes and errors on standard error."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["listed", "note", "said", "say_json", "told"]
+__all__ = ["error_sentence", "errors_as_sentences", "plain_table", "print_json", "print_note", "result_console"]
 
 _ADVICE = "This should not have happened: run the command again with --debug to see where, and please report it."
 
 
 @contextmanager
-def told(debug: bool) -> Iterator[None]:
-    """Turn what goes wrong into a sentence and an exit code: 2 for what the user can mend, 1 for what is our fault."""
+def errors_as_sentences(debug: bool) -> Iterator[None]:
+    """Turn errors into a sentence and an exit code: 2 for what the user can mend, 1 for what is our fault."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         try:
@@ -35,34 +35,34 @@ def told(debug: bool) -> Iterator[None]:
             if debug:
                 raise
             ours = not isinstance(error, (ValueError, TypeError, OSError, ImportError))
-            typer.echo(f"Error: {_sentence(error)}", err=True)
+            typer.echo(f"Error: {error_sentence(error)}", err=True)
             if ours:
                 typer.echo(_ADVICE, err=True)
             raise typer.Exit(1 if ours else 2) from None
         finally:
             for text in dict.fromkeys(str(warning.message) for warning in caught if _concerns_users(warning)):
-                note(text)
+                print_note(text)
 
 
-def note(text: str) -> None:
-    """Say something that is no result, and must not be mistaken for one."""
+def print_note(text: str) -> None:
+    """Print a remark on standard error, where programs do not take it for a result."""
     typer.echo(f"Note: {text}", err=True)
 
 
-def said() -> Console:
-    """Where results are printed."""
+def result_console() -> Console:
+    """The console that results are printed on."""
     from rich.console import Console  # not all commands print, and all start sooner without it
 
     return Console(highlight=False, soft_wrap=False)
 
 
-def say_json(value: dict[str, Any]) -> None:
-    """Print a result for programs."""
+def print_json(value: dict[str, Any]) -> None:
+    """Print a result for programs, as JSON."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str))
 
 
-def listed(*columns: str) -> Table:
-    """A table without lines; numbers to the right of the first column."""
+def plain_table(*columns: str) -> Table:
+    """An empty table without lines: the first column to the left, the others to the right, as numbers are."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 0, 0, 2), header_style="dim", show_header=any(columns))
@@ -75,8 +75,8 @@ def _concerns_users(warning: warnings.WarningMessage) -> bool:
     return not issubclass(warning.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning))
 
 
-def _sentence(error: BaseException) -> str:
-    """The error's own words, on one line; the operating system's with the file they are about."""
+def error_sentence(error: BaseException) -> str:
+    """The error's own words on one line; those of the operating system with the file that they are about."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     return " ".join(str(error).split()) or type(error).__name__
