@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import posteriori as po
-from posteriori.reports.markup import Figures, Matrix, Paragraph, Sum, Table, Words, equation, given, plain
+from posteriori.reports.markup import Figures, Matrix, Paragraph, Table, Words, WrittenSum, equation, given, plain
 
 WEIRD = [r"a_b & 100% \x", "{c} $d$ ~^#", "[*] <|>", "*e*\n`f`"]
 
@@ -182,7 +182,7 @@ def test_equations_are_laid_out():
 
 
 def test_long_sums_are_broken():
-    lines = equation("s", Sum(tuple("abcdef")), r"\approx 2")
+    lines = equation("s", WrittenSum(tuple("abcdef")), r"\approx 2")
     assert lines.to_markdown() == "```text\ns = a + b + c + d\n    + e + f\n  ~ 2\n```"
     assert r"&\quad + e + f \\" in lines.to_latex()
     assert r"&\approx 2" in lines.to_latex()

@@ -18,7 +18,7 @@ class Markup(StrEnum):
     latex = "latex"
 
 
-class Model(StrEnum):
+class ModelName(StrEnum):
     """What can be fitted."""
 
     auto = "auto"
@@ -97,7 +97,9 @@ def demo(
 def fit(
     table: Tables,
     target: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the classes.")],
-    model: Annotated[Model, typer.Option(help="What to fit; auto compares them on rows held out.")] = Model.auto,
+    model: Annotated[
+        ModelName, typer.Option(help="What to fit; auto compares them on rows held out.")
+    ] = ModelName.auto,
     out: Annotated[str | None, typer.Option(metavar="FILE", help="Store the model in this file.")] = None,
     weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column with weights of the rows.")] = None,
     drop: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; repeatable.")] = None,

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["error_sentence", "errors_as_sentences", "plain_table", "print_json", "print_note", "result_console"]
 
+_ERRORS_OF_INPUT = (ValueError, TypeError, OSError, ImportError, FloatingPointError)
+"""What a user can mend: arguments, files, packages, and numbers beyond what can be computed with."""
 _ADVICE = "This should not have happened: run the command again with --debug to see where, and please report it."
 
 
@@ -34,7 +36,7 @@ def errors_as_sentences(debug: bool) -> Iterator[None]:
         except Exception as error:
             if debug:
                 raise
-            ours = not isinstance(error, (ValueError, TypeError, OSError, ImportError))
+            ours = not isinstance(error, _ERRORS_OF_INPUT)
             typer.echo(f"Error: {error_sentence(error)}", err=True)
             if ours:
                 typer.echo(_ADVICE, err=True)

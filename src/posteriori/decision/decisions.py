@@ -163,7 +163,7 @@ def _expected(P: np.ndarray, U: np.ndarray, out: np.ndarray | None = None) -> np
 
 
 def tie_slack(U: np.ndarray) -> float:
-    """By how much expected utilities of U may differ by rounding alone: actions closer than this tie."""
+    """The difference between expected utilities that rounding alone may make: actions closer than this tie."""
     return 8.0 * np.finfo(np.float64).eps * float(np.abs(U).max(initial=0.0))
 
 

@@ -246,7 +246,7 @@ def calibration_error(
 
 
 def events(P: np.ndarray, codes: np.ndarray, kind: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Probabilities of events, and whether they happened."""
+    """Probabilities of events, and whether they happened: that the top class is true, or each of the classes."""
     if kind == "top":
         top = P.argmax(axis=1)
         return [(P[np.arange(len(P)), top], (top == codes).astype(np.float64))]
@@ -292,7 +292,7 @@ def realised_utility(y: Any, actions: Any, utility: Utility, *, X: Any = None, s
 
 
 def regret(y: Any, actions: Any, utility: Utility, *, X: Any = None, sample_weight: Any = None) -> float:
-    """By how much the actions taken fall short of those one would have taken knowing the states, in the mean."""
+    """Mean utility that the actions taken lost against those that one would have taken knowing the states."""
     U, states = _utilities(y, utility, X)
     taken = places(actions, utility.actions)
     rows = U[states] if U.ndim == 2 else U[np.arange(len(states)), states]

@@ -106,7 +106,7 @@ class Utility:
             raise ValueError(f"{path}: {error}") from None
 
     def with_reject(self, value: float, name: Any = "reject") -> Utility:
-        """The same with one more action, worth `value` whatever the truth: abstain, ask an expert, measure again."""
+        """A utility with one more action, worth `value` whatever the truth: abstain, ask an expert, measure again."""
         if not np.isfinite(value):
             raise ValueError(f"The value of rejecting is {value!r}: a finite number is needed.")
         actions = [*self.actions.tolist(), name]
@@ -122,7 +122,7 @@ class Utility:
         return self.matrix is not None and self.matrix.ndim == 2
 
     def ordered(self, classes: Any) -> Utility:
-        """The same with the states in the order of `classes`, matched by name."""
+        """The utility with its states in the order of `classes`, matched by name."""
         order = _matched(self.states, np.asarray(classes))
         labels, actions = np.asarray(classes).tolist(), self.actions.tolist()
         if (order == np.arange(len(order))).all() and labels == self.states.tolist():
@@ -231,7 +231,7 @@ def codes_of(labels: Any, classes: np.ndarray) -> np.ndarray:
 
 
 def places(labels: Any, names: np.ndarray) -> np.ndarray:
-    """The same for names that may come from a file: what reads the same is the same."""
+    """Places of labels among names that may come from a file: labels and names that read the same are the same."""
     values = np.asarray(labels).ravel().tolist()
     known = set(names.tolist())
     if all(label in known for label in set(values)):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from posteriori.rows.arrow import DatasetStream
+from posteriori.rows.arrow import record_batches
+from posteriori.rows.reading import ignored_columns
 from posteriori.tables.files import writing
 
 __all__ = ["labels_column", "predict_to", "prediction_columns"]
@@ -48,7 +49,7 @@ def predict_to(model: Any, dataset: Any, path: str | os.PathLike[str], *, keep: 
     """
     import pyarrow as pa
 
-    batches, names = _batches(dataset), dataset.schema.names
+    batches, names = record_batches(dataset, _ROWS), dataset.schema.names
     _require_kept(keep, names, prediction_columns(model.classes_, np.ones((1, len(model.classes_)))))
     unknown = _unknown(model, keep)
     n_rows = 0
@@ -77,10 +78,10 @@ def _require_kept(keep: Sequence[str], names: list[str], ours: dict[str, Any]) -
 
 
 def _unknown(model: Any, keep: Sequence[str]) -> list[str]:
-    """Columns to keep that are no features of the model: it is not to see them."""
+    """Columns to keep that are not features of the model, which must not see them."""
     known = getattr(model, "feature_names_in_", None)
     last = model[-1] if hasattr(model, "steps") else model
-    known = [] if known is None else [*known, *getattr(last, "_not_features", ())]
+    known = [] if known is None else [*known, *ignored_columns(last)]
     return [name for name in dict.fromkeys(keep) if name not in known]
 
 
@@ -100,15 +101,3 @@ def labels_column(labels: np.ndarray) -> Any:
         return pa.array(labels)
     except (pa.ArrowException, TypeError):
         return pa.array([str(label) for label in labels])
-
-
-def _batches(dataset: Any) -> Iterator[Any]:
-    import pyarrow as pa
-
-    if hasattr(dataset, "get_fragments"):
-        return DatasetStream(dataset).batches(dataset.schema.names, _ROWS)
-    if isinstance(dataset, pa.Table):
-        return (batch for batch in dataset.to_batches(max_chunksize=_ROWS) if batch.num_rows)
-    if isinstance(dataset, pa.RecordBatchReader):
-        return (batch for batch in dataset if batch.num_rows)
-    raise TypeError(f"dataset is a {type(dataset).__name__}: pass a pyarrow Dataset, Table or RecordBatchReader.")

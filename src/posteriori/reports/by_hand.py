@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 __all__ = [
-    "Iterate",
+    "NewtonLine",
     "contributions",
     "cross_entropy",
     "curvature_weights",
@@ -90,7 +90,7 @@ def hessian(W: np.ndarray, X: np.ndarray, alpha: float) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Iterate:
+class NewtonLine:
     """One line of Newton's method: where it stands, and the step it takes from there.
 
     Attributes
@@ -114,12 +114,12 @@ class Iterate:
     scale: float
 
 
-def newton(X: np.ndarray, Y: np.ndarray, alpha: float) -> list[Iterate]:
+def newton(X: np.ndarray, Y: np.ndarray, alpha: float) -> list[NewtonLine]:
     """Newton's method, vec W <- vec W - s H^{-1} vec g from W = 0 to the MAP; s = 1, halved until J falls.
 
     Returns
     -------
-    list of Iterate
+    list of NewtonLine
         The last one is the optimum.
 
     Raises
@@ -128,7 +128,7 @@ def newton(X: np.ndarray, Y: np.ndarray, alpha: float) -> list[Iterate]:
         If the optimum was not reached: columns differ too much in scale.
     """
     W = np.zeros((Y.shape[1], X.shape[1]))
-    iterates: list[Iterate] = []
+    iterates: list[NewtonLine] = []
     while len(iterates) <= _MOST_STEPS:
         J, g, H = objective(W, X, Y, alpha), gradient(W, X, Y, alpha), hessian(W, X, alpha)
         d = np.linalg.solve(H, g.ravel()).reshape(W.shape)
@@ -137,9 +137,9 @@ def newton(X: np.ndarray, Y: np.ndarray, alpha: float) -> list[Iterate]:
             break
         stalled = iterates and decrement <= _STALLED and decrement > iterates[-1].decrement / 2
         if iterates and (decrement <= _CONVERGED or stalled):  # one step is always shown
-            return [*iterates, Iterate(W, J, g, H, d, decrement, 0.0)]
+            return [*iterates, NewtonLine(W, J, g, H, d, decrement, 0.0)]
         scale = _halve(W, d, J, X, Y, alpha)
-        iterates.append(Iterate(W, J, g, H, d, decrement, scale))
+        iterates.append(NewtonLine(W, J, g, H, d, decrement, scale))
         W = W - scale * d
     raise ValueError(
         f"Newton's method did not reach the optimum in {_MOST_STEPS} steps: bring the columns of X to a similar scale, "

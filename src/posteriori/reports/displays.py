@@ -71,7 +71,7 @@ class ReliabilityDisplay(_Display):
         name: str | None = None,
         ax: Any = None,
     ) -> Self:
-        """Of the most probable class of each row, or of one class (`of`)."""
+        """Compute and draw the diagram of the most probable class of each row, or of one class (`of`)."""
         P = distributions(proba, "proba")
         known = np.unique(np.asarray(y)) if classes is None else np.asarray(classes)
         codes, weights = labels_and_weights(y, classes, P, sample_weight)
@@ -85,7 +85,7 @@ class ReliabilityDisplay(_Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **options: Any) -> Self:
-        """Of a fitted classifier; options as for `from_predictions`."""
+        """Compute and draw the diagram of a fitted classifier; options as for `from_predictions`."""
         name = type(estimator).__name__ if name is None else name
         return cls.from_predictions(y, estimator.predict_proba(X), classes=estimator.classes_, name=name, **options)
 
@@ -134,7 +134,7 @@ class UtilityCurveDisplay(_Display):
         name: str | None = None,
         ax: Any = None,
     ) -> Self:
-        """Of class probabilities; the zero-one utility if none is given."""
+        """Compute and draw the curve of class probabilities; the utility is zero-one if none is given."""
         labels = np.asarray(y)
         known = np.unique(labels) if classes is None else np.asarray(classes)
         utility = Utility.zero_one(known) if utility is None else utility.ordered(known)
@@ -155,7 +155,7 @@ class UtilityCurveDisplay(_Display):
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any, utility: Utility | None = None, *, name: str | None = None, ax: Any = None
     ) -> Self:
-        """Of a fitted classifier; that of a `UtilityClassifier` if none is given."""
+        """Compute and draw the curve of a fitted classifier; a `UtilityClassifier` has a utility of its own."""
         name = type(estimator).__name__ if name is None else name
         if utility is None:
             utility = getattr(estimator, "utility", None)
@@ -192,7 +192,7 @@ class ConfusionUtilityDisplay(_Display):
     def from_predictions(
         cls, y: Any, actions: Any, utility: Utility, *, sample_weight: Any = None, ax: Any = None
     ) -> Self:
-        """Of actions taken when the truth was y."""
+        """Compute and draw the table of actions taken when the truth was y."""
         if not utility.constant:
             raise ValueError("A confusion table needs one utility for all rows.")
         assert utility.matrix is not None
@@ -203,7 +203,7 @@ class ConfusionUtilityDisplay(_Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, sample_weight: Any = None, ax: Any = None) -> Self:
-        """Of a fitted `UtilityClassifier`, or of any classifier with the zero-one utility."""
+        """Compute and draw the table of a `UtilityClassifier`, or of any classifier with the zero-one utility."""
         given = getattr(estimator, "utility", None)
         utility = Utility.zero_one(estimator.classes_) if given is None else given
         utility = utility.ordered(estimator.classes_)
@@ -257,7 +257,7 @@ class DecisionRegionDisplay(_Display):
         resolution: int = 200,
         ax: Any = None,
     ) -> Self:
-        """Of a fitted classifier over two of its features, the others held at `at` (their means if None)."""
+        """Compute and draw the regions of a classifier over two features, the others at `at` (their means if None)."""
         rows = np.asarray(X, dtype=np.float64)
         i, j = features
         first, second = (

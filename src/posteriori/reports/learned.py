@@ -7,12 +7,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from posteriori.reports import charts
 from posteriori.reports.page_parts import figure, labels_of, shortened, table
 from posteriori.rows.features import is_table, open_table, read_features
+from posteriori.rows.products import standard_deviations
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -85,12 +84,7 @@ def _spreads(model: Any, inner: Any, rows: nw.DataFrame[Any], features: Sequence
         return None
     if matrix.shape[1] != inner.n_features_in_:
         return None
-    if issparse(matrix):
-        return np.sqrt(mean_variance_axis(csr_matrix(matrix), axis=0)[1])
-    known = np.isfinite(matrix)
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, matrix, 0.0).sum(axis=0) / count
-    return np.sqrt((np.where(known, matrix - mean, 0.0) ** 2).sum(axis=0) / count)
+    return standard_deviations(matrix)
 
 
 def _coefficients_with_intervals(

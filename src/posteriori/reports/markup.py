@@ -14,7 +14,18 @@ from itertools import pairwise
 
 import numpy as np
 
-__all__ = ["Content", "Equations", "Figures", "Matrix", "Paragraph", "Sum", "Table", "Words", "equation", "plain"]
+__all__ = [
+    "Content",
+    "Equations",
+    "Figures",
+    "Matrix",
+    "Paragraph",
+    "Table",
+    "Words",
+    "WrittenSum",
+    "equation",
+    "plain",
+]
 
 _TERMS_PER_LINE = 4
 _ROUNDING = 1e-15
@@ -97,7 +108,7 @@ class Figures:
     digits: int
 
     def number(self, value: float) -> str:
-        """With `digits` decimals; with a power of ten where these would leave fewer than two figures."""
+        """A number with `digits` decimals; with a power of ten where these would leave fewer than two figures."""
         if abs(value) < _ROUNDING:
             return f"{0:.{self.digits}f}"
         return f"{value:.{self.digits}{'e' if abs(value) < 10.0 ** (1 - self.digits) else 'f'}}"
@@ -112,10 +123,10 @@ class Figures:
         values = np.where(np.abs(values) <= 1e-12 * np.abs(values).max(), 0.0, values)
         return Matrix(tuple(tuple(self.number(v) for v in row) for row in np.atleast_2d(values.T).T))
 
-    def products(self, a: Iterable[float], b: Iterable[float], *, exact: bool = False) -> Sum:
+    def products(self, a: Iterable[float], b: Iterable[float], *, exact: bool = False) -> WrittenSum:
         """a_1 b_1 + a_2 b_2 + ...; the second factors in full if they are `exact`."""
         second = given if exact else self.number
-        return Sum(
+        return WrittenSum(
             tuple(
                 rf"{self.number(x) if i == 0 else self.factor(x)} \cdot {_parenthesised(second(y))}"
                 for i, (x, y) in enumerate(zip(a, b, strict=True))
@@ -129,7 +140,7 @@ def given(value: float) -> str:
 
 
 def given_matrix(values: np.ndarray) -> Matrix:
-    """The same of a matrix, or of a vector as a column."""
+    """A matrix of given numbers, shown in full; a vector is a column."""
     return Matrix(tuple(tuple(given(v) for v in row) for row in np.atleast_2d(np.asarray(values, dtype=float).T).T))
 
 
@@ -161,7 +172,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Sum:
+class WrittenSum:
     """Terms to be added, broken over lines where they are many."""
 
     terms: tuple[str, ...]
@@ -230,7 +241,7 @@ class Equations:
         return f"\\begin{{align*}}\n{rows}\n\\end{{align*}}"
 
 
-def equation(left: str, *rights: str | Matrix | Sum | tuple[Piece, ...]) -> Equations:
+def equation(left: str, *rights: str | Matrix | WrittenSum | tuple[Piece, ...]) -> Equations:
     r"""Left = right = right = ..., each on a line of its own; a right side may begin with ``\approx``.
 
     Examples
@@ -244,7 +255,7 @@ def equation(left: str, *rights: str | Matrix | Sum | tuple[Piece, ...]) -> Equa
     rows: list[_Row] = []
     for right in rights:
         relation = "="
-        if isinstance(right, Sum):
+        if isinstance(right, WrittenSum):
             first, *rest = right.pieces()
             rows.append(_Row("" if rows else left, relation, (first,)))
             rows.extend(_Row("", "", (f"+ {piece}",)) for piece in rest)
@@ -265,7 +276,7 @@ class Paragraph:
     parts: tuple[str, ...]
 
     def to_markdown(self) -> str:
-        """With the mathematics as code, as it may hold signs that Markdown would interpret."""
+        """The text in Markdown, its mathematics as code: it may hold signs that Markdown would interpret."""
         text = "".join(
             _markdown_words(part)
             if isinstance(part, Words)
@@ -275,7 +286,7 @@ class Paragraph:
         return _wrapped(text)
 
     def to_latex(self) -> str:
-        """With the mathematics as such."""
+        """The text in LaTeX, its mathematics as such."""
         text = "".join(_latex_words(part) if isinstance(part, Words) else _inline_latex(part) for part in self.parts)
         return _wrapped(text)
 

@@ -24,7 +24,6 @@ from posteriori.files import replacing
 from posteriori.reports import charts, sections
 from posteriori.reports.evaluation import Evaluation, evaluate
 from posteriori.reports.learned import learned
-from posteriori.reports.notable_rows import most_surprising, most_uncertain, rows_table
 from posteriori.reports.page_parts import labels_of
 from posteriori.rows.features import is_table, open_table
 from posteriori.rows.reading import read_labels
@@ -169,8 +168,12 @@ def report_page(
         "calibration": sections.calibration(evaluation, drawn),
         "confusion": sections.confusion(evaluation, names, drawn),
         "learned": learned(model, rows, features, names, drawn),
-        "uncertain": rows_table(most_uncertain(evaluation), rows, features, evaluation, names, "Most uncertain rows"),
-        "surprising": rows_table(most_surprising(evaluation), rows, features, evaluation, names, "Surprising rows"),
+        "uncertain": sections.rows_table(
+            sections.most_uncertain(evaluation), rows, features, evaluation, names, "Most uncertain rows"
+        ),
+        "surprising": sections.rows_table(
+            sections.most_surprising(evaluation), rows, features, evaluation, names, "Surprising rows"
+        ),
         "decisions": _decisions_note(evaluation, utility),
         "charts_data": _json(drawn),
         "decisions_data": _json(_to_decide(evaluation, names, utility)),

@@ -11,7 +11,7 @@ import numpy as np
 from posteriori.rows.features import column, is_table, raise_if_not_finite, read_features
 from posteriori.rows.target import read_target
 
-__all__ = ["Problem", "check_digits", "read_problem"]
+__all__ = ["HandProblem", "check_digits", "read_problem"]
 
 _MOST_ROWS, _MOST_COLUMNS, _MOST_CLASSES, _MOST_ACTIONS, _MOST_DRAWS = 50, 5, 5, 10, 50
 
@@ -28,7 +28,7 @@ _STORY = (
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class HandProblem:
     """The numbers a calculation starts from.
 
     Attributes
@@ -62,7 +62,9 @@ class Problem:
     story: str
 
 
-def read_problem(X: Any, y: Any, *, alpha: Any, x_new: Any, utility: Any, n_draws: Any, random_state: Any) -> Problem:
+def read_problem(
+    X: Any, y: Any, *, alpha: Any, x_new: Any, utility: Any, n_draws: Any, random_state: Any
+) -> HandProblem:
     """Check and complete the arguments of `walkthrough`, whose documentation describes them."""
     precision = _positive(alpha)
     draws = _whole(n_draws, "n_draws", 1, _MOST_DRAWS)
@@ -80,7 +82,7 @@ def read_problem(X: Any, y: Any, *, alpha: Any, x_new: Any, utility: Any, n_draw
         U, actions = np.array(_UTILITY, dtype=float), _ACTIONS
     else:
         U, actions = _read_utility(utility, classes)
-    return Problem(
+    return HandProblem(
         X=np.column_stack([np.ones(N), matrix]),
         Y=np.eye(len(classes))[codes],
         features=features,

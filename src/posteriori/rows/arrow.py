@@ -392,3 +392,16 @@ def _guarded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return
         if batch.num_rows:
             yield batch
+
+
+def record_batches(dataset: Any, size: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a Dataset, Table or RecordBatchReader, up to `size` at a time where the source can be cut."""
+    import pyarrow as pa
+
+    if hasattr(dataset, "get_fragments"):
+        return DatasetStream(dataset).batches(dataset.schema.names, size)
+    if isinstance(dataset, pa.Table):
+        return (batch for batch in dataset.to_batches(max_chunksize=size) if batch.num_rows)
+    if isinstance(dataset, pa.RecordBatchReader):
+        return (batch for batch in dataset if batch.num_rows)
+    raise TypeError(f"dataset is a {type(dataset).__name__}: pass a pyarrow Dataset, Table or RecordBatchReader.")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from posteriori.maths import quadratic
 from posteriori.rows.blocks import kernel
@@ -24,6 +25,7 @@ __all__ = [
     "quadratic_forms",
     "split",
     "squared",
+    "standard_deviations",
     "weighted_grams",
 ]
 
@@ -134,3 +136,13 @@ def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
         if with_intercept:
             out[m] += X @ (S_m[:-1, -1] + S_m[-1, :-1]) + S_m[-1, -1]
     return out
+
+
+def standard_deviations(X: Any) -> np.ndarray:
+    """The standard deviation of each column, (D,), over its values that are there."""
+    if is_sparse(X):
+        return np.sqrt(mean_variance_axis(sp.csr_matrix(X), axis=0)[1])
+    known = np.isfinite(X)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, X, 0.0).sum(axis=0) / count
+    return np.sqrt((np.where(known, X - mean, 0.0) ** 2).sum(axis=0) / count)

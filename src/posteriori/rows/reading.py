@@ -20,6 +20,7 @@ from posteriori.rows.target import Target, read_target
 __all__ = [
     "adopt_features",
     "check_features",
+    "ignored_columns",
     "in_memory",
     "label_vector",
     "read_for_fit",
@@ -95,6 +96,11 @@ def remember_features(estimator: Any, features: AnyFeatures, named: list[str]) -
         estimator.feature_names_in_ = np.array(features.names, dtype=object)
     elif hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
+
+
+def ignored_columns(estimator: Any) -> list[str]:
+    """Columns that a fitted estimator takes for the target or the weights, not for features; none if it has no such."""
+    return list(getattr(estimator, "_not_features", ()))
 
 
 def read_for_prediction(estimator: Any, X: Any, device: str | None = "cpu") -> AnyFeatures:

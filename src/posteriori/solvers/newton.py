@@ -63,7 +63,7 @@ class Newton(Solver):
         """Iterate from theta until the decrement is within tol * |J|; where that is cheap, end with a full step."""
         exact = forms_hessian(problem) if self.exact is None else self.exact
         directions = _Directions(problem, precondition or Precondition(problem), exact, self.max_products)
-        now = Point(theta, *problem.value_gradient(theta))
+        now = NewtonPoint(theta, *problem.value_gradient(theta))
         if not np.isfinite(now.value):
             yield Iterate(*now)
         thorough = exact or ends_with_a_full_step(problem)
@@ -96,7 +96,7 @@ class Newton(Solver):
             rtol, gap_before = _next_tolerance(rtol, gap, gap_before), gap
 
 
-class Point(NamedTuple):
+class NewtonPoint(NamedTuple):
     """Parameters, with J and its gradient there."""
 
     theta: np.ndarray
@@ -113,7 +113,7 @@ class _Directions:
     exact: bool
     max_products: int
 
-    def at(self, now: Point, rtol: float, enough: float) -> NewtonStep:
+    def at(self, now: NewtonPoint, rtol: float, enough: float) -> NewtonStep:
         """The step from a point; `rtol` and `enough` are those of conjugate gradients, `enough` in units of |J|."""
         if self.exact:
             step = newton_step(self.problem, now.theta, now.gradient)
@@ -125,25 +125,25 @@ class _Directions:
         safe = self.precondition.safe()(now.gradient)
         return NewtonStep(-safe, 0.5 * float(np.vdot(now.gradient, safe)), 1)
 
-    def full_step(self, now: Point, step: NewtonStep) -> tuple[Point, float] | None:
+    def full_step(self, now: NewtonPoint, step: NewtonStep) -> tuple[NewtonPoint, float] | None:
         """The step solved to many digits and taken, and the decrement left there; None if J cannot fall any more."""
         if not self.exact:
             step = self._by_products(now, 1e-5, 0.0)
         found = line_search(self.problem.value_gradient, *now, step.direction, flat=0.5)
         if found is None:
             return None
-        end = Point(*found)
+        end = NewtonPoint(*found)
         inverse = step.inverse or self.precondition.apply
         return end, 0.5 * float(np.vdot(end.gradient, inverse(end.gradient)))
 
-    def descend(self, now: Point, direction: np.ndarray) -> Point | None:
+    def descend(self, now: NewtonPoint, direction: np.ndarray) -> NewtonPoint | None:
         """A lower point along the direction, or along a safe one; None if there is none."""
         found = line_search(self.problem.value_gradient, *now, direction, flat=0.5)
         if found is None:
             found = line_search(self.problem.value_gradient, *now, -self.precondition.safe()(now.gradient))
-        return None if found is None else Point(*found)
+        return None if found is None else NewtonPoint(*found)
 
-    def _by_products(self, now: Point, rtol: float, enough: float) -> NewtonStep:
+    def _by_products(self, now: NewtonPoint, rtol: float, enough: float) -> NewtonStep:
         step = conjugate_gradient(
             lambda V: self.problem.product(now.theta, V),
             self.precondition.at(now.theta),

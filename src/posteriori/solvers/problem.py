@@ -63,7 +63,7 @@ class Problem(Protocol):
 
 
 class PriorPrecision(Protocol):
-    """R of a Gaussian prior, as far as solvers need it."""
+    """The precision R of a Gaussian prior, as far as solvers need it."""
 
     @property
     def exchangeable(self) -> bool:
@@ -71,10 +71,10 @@ class PriorPrecision(Protocol):
 
     @property
     def largest(self) -> float:
-        """At least its largest eigenvalue."""
+        """An upper bound on its largest eigenvalue."""
 
     def log_det(self) -> float:
-        """Log |R|."""
+        """log |R|."""
 
     def matrix(self, basis: np.ndarray) -> np.ndarray:
         """(Q kron I)^T R (Q kron I)."""
@@ -93,14 +93,14 @@ class CurvedProblem(Problem, Protocol):
 
     @property
     def prior(self) -> PriorPrecision:
-        """R."""
+        """The precision R of the prior."""
 
     @property
     def n_rows(self) -> int:
-        """N."""
+        """The number of rows N."""
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
-        """H, (K D, K D)."""
+        """The Hessian H, (K D, K D)."""
 
     def kronecker_factors(
         self, theta: np.ndarray, light: bool = False
@@ -128,7 +128,7 @@ class SampledProblem(CurvedProblem, Protocol):
         """The path from zero to the optimum, where rows lie so far away that it is better walked there; else None."""
 
     def sample(self, n_rows: int) -> SampledProblem:
-        """The same objective estimated from some of the rows."""
+        """An estimate of the objective from some of the rows."""
 
 
 class StochasticProblem(CurvedProblem, Protocol):
@@ -169,7 +169,7 @@ class DrawnProblem(Protocol):
 
     @property
     def prior(self) -> PriorPrecision:
-        """R."""
+        """The precision R of the prior."""
 
     def values(self, thetas: np.ndarray) -> np.ndarray:
         """J at each of (S, K, D) parameters, (S,)."""

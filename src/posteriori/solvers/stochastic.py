@@ -191,5 +191,5 @@ class RunningMoments:
 
     @property
     def variance(self) -> np.ndarray:
-        """Of each column, (D,)."""
+        """Variance of each column, (D,)."""
         return self.scatter / max(self.count, np.finfo(float).tiny)

@@ -40,7 +40,7 @@ _OPSET = 18
 """The oldest with the reductions used here; runtimes since 2023 have it."""
 _LARGEST = float(np.finfo(np.float64).max)
 _NODES_AT_A_TIME = 16
-"""Of the posterior, for each row: what is in memory at once, times rows and classes."""
+"""Nodes of the posterior for which a row is predicted at once: memory grows with them times rows and classes."""
 _EXPORTED = (
     "SoftmaxRegression, BayesianSoftmaxRegression, GaussianClassifier, UtilityClassifier and CalibratedClassifier "
     "around one of these, and scikit-learn pipelines of StandardScaler, MinMaxScaler or MaxAbsScaler that end in one"
@@ -48,7 +48,7 @@ _EXPORTED = (
 
 
 class _Outputs(NamedTuple):
-    """Of a classifier: scores (n, K) whose greatest is the label, and what else the graph returns."""
+    """Outputs of a classifier: scores (n, K) whose greatest is the label, and what else the graph returns."""
 
     probabilities: Value
     scores: Value
@@ -112,7 +112,7 @@ def _require_exportable(model: Any) -> None:
         _require_exportable(model.steps[-1][1])
     elif isinstance(model, _AROUND):
         check_is_fitted(model, "estimator_")
-        if isinstance(model, CalibratedClassifier) and model._method == "isotonic":
+        if isinstance(model, CalibratedClassifier) and not hasattr(model, "coef_"):
             raise TypeError(
                 "CalibratedClassifier with method='isotonic' cannot be exported to ONNX: use 'temperature', 'vector' "
                 "or 'dirichlet'."
@@ -197,7 +197,7 @@ def _described(model: Any) -> str:
 
 
 def _n_features(model: Any) -> int:
-    """As the first step knows that is fitted to rows; a name such as "passthrough" does not."""
+    """Number of features, known by the first step that is fitted to rows; a name such as "passthrough" is not."""
     if hasattr(model, "n_features_in_"):
         return int(model.n_features_in_)
     if isinstance(model, _AROUND):
@@ -400,7 +400,7 @@ def _quadratic_forms(Z: Value, forms: np.ndarray, D: int) -> Value:
 
 
 def _latent_variances(Z: Value, posterior: Posterior, D: int) -> Value:
-    """Of the logits in the posterior's basis, (n, J)."""
+    """Variances of the logits in the posterior's basis, (n, J)."""
     if isinstance(posterior, KroneckerPosterior):
         return _logits(Z, posterior.directions.T, D).square() @ posterior.shrunk.T
     assert isinstance(posterior, DiagonalPosterior)
@@ -411,7 +411,7 @@ def _latent_variances(Z: Value, posterior: Posterior, D: int) -> Value:
 
 
 def _spread_from_last(variances: Value, K: int) -> Value:
-    """L and a row of zeros, (n, K, K - 1), where L L^T is the covariance of f_k - f_K."""
+    """The factor L and a row of zeros, (n, K, K - 1), where L L^T is the covariance of f_k - f_K."""
     J, op = K - 1, variances.graph.op
     place = np.full((K, K), K * J // 2)  # after all pairs: the variance of nothing, 0
     k, m = np.triu_indices(K, 1)

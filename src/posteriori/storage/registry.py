@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-__all__ = ["Stored", "by_name", "of_type"]
+__all__ = ["Deferred", "Stored", "by_name", "of_type"]
 
 How = Literal["estimator", "fields", "attributes", "enum"]
 
@@ -63,6 +63,41 @@ class Stored:
         return getattr(import_module(self.home), self.type_name or self.name)
 
 
+class Deferred:
+    """An object that is made when something of it is first asked for: a file is read without importing JAX.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the object; called once.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make: Callable[[], Any] | None = make
+        self._made: Any = None
+
+    def made(self) -> Any:
+        """The object itself."""
+        if self._make is not None:
+            self._made, self._make = self._make(), None
+        return self._made
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("_make", "_made"):  # what copying and pickling look for
+            raise AttributeError(name)
+        return getattr(self.made(), name)
+
+    def __repr__(self) -> str:
+        return repr(self.made())
+
+    def __reduce__(self) -> Any:
+        return _itself, (self.made(),)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
 def by_name(name: Any) -> Stored | None:
     """The class that files call so."""
     return _BY_NAME.get(name) if isinstance(name, str) else None
@@ -85,7 +120,7 @@ def _without_rows(state: dict[str, Any]) -> dict[str, Any]:
 def _derived(model: Any) -> None:
     """After partial_fit a Gaussian classifier is derived when asked for, from rows that are not stored."""
     if "_statistics" in vars(model):
-        _ = model._fit
+        _ = model.solution_
 
 
 def _without_first_rows(state: dict[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,7 @@ import numpy as np
 
 from posteriori.exceptions import StorageError
 from posteriori.storage.arrays import as_tensor, check_tensor, dtype_of, from_tensor, is_plain
-from posteriori.storage.deferred import Deferred
-from posteriori.storage.registry import Stored, by_name, of_type
+from posteriori.storage.registry import Deferred, Stored, by_name, of_type
 
 __all__ = ["MALFORMED", "decode", "encode", "stored_in"]
 

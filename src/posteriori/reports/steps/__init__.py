@@ -6,7 +6,7 @@ import numpy as np
 
 from posteriori.reports import by_hand
 from posteriori.reports.markup import Figures
-from posteriori.reports.problem import Problem
+from posteriori.reports.problem import HandProblem
 from posteriori.reports.steps.decision import decision, expected_utilities
 from posteriori.reports.steps.model import data, posterior_at_zero, prior, probabilities_at_zero
 from posteriori.reports.steps.optimum import (
@@ -22,8 +22,8 @@ from posteriori.reports.steps.step import Step
 __all__ = ["Step", "all_steps"]
 
 
-def all_steps(problem: Problem, digits: int) -> tuple[Step, ...]:
-    """From the data to the decision."""
+def all_steps(problem: HandProblem, digits: int) -> tuple[Step, ...]:
+    """All steps of the calculation, from the data to the decision."""
     show = Figures(digits)
     iterates = by_hand.newton(problem.X, problem.Y, problem.alpha)
     start, optimum = iterates[0], iterates[-1]

@@ -12,14 +12,14 @@ from posteriori.reports.markup import (
     equation,
     given,
 )
-from posteriori.reports.problem import Problem
+from posteriori.reports.problem import HandProblem
 from posteriori.reports.steps.step import Step, joined, numbered
 
 __all__ = ["decision", "expected_utilities"]
 
 
-def expected_utilities(problem: Problem, p: np.ndarray, EU: np.ndarray, show: Figures) -> Step:
-    """Of every action."""
+def expected_utilities(problem: HandProblem, p: np.ndarray, EU: np.ndarray, show: Figures) -> Step:
+    """Expected utilities of all actions."""
     U = problem.utility
     table = Table(
         (Words("class"), Words("probability"), *map(Words, problem.actions)),
@@ -43,7 +43,7 @@ def expected_utilities(problem: Problem, p: np.ndarray, EU: np.ndarray, show: Fi
     )
 
 
-def decision(problem: Problem, EU: np.ndarray, show: Figures) -> Step:
+def decision(problem: HandProblem, EU: np.ndarray, show: Figures) -> Step:
     """The best action; a tie goes to the first."""
     best = int(EU.argmax())
     order = np.argsort(-EU, kind="stable")

@@ -14,13 +14,13 @@ from posteriori.reports.markup import (
     given,
     given_matrix,
 )
-from posteriori.reports.problem import Problem
+from posteriori.reports.problem import HandProblem
 from posteriori.reports.steps.step import Step, numbered
 
 __all__ = ["data", "posterior_at_zero", "prior", "probabilities_at_zero"]
 
 
-def data(problem: Problem) -> Step:
+def data(problem: HandProblem) -> Step:
     """X with its column of ones, Y one-hot."""
     X, Y = problem.X, problem.Y
     N, D = X.shape
@@ -47,7 +47,7 @@ def data(problem: Problem) -> Step:
     )
 
 
-def prior(problem: Problem, show: Figures) -> Step:
+def prior(problem: HandProblem, show: Figures) -> Step:
     """The density of all weights, its constant and its logarithm at W = 0."""
     K, D, alpha = problem.Y.shape[1], problem.X.shape[1], problem.alpha
     constant = by_hand.log_prior(np.zeros((K, D)), alpha)
@@ -82,7 +82,7 @@ def prior(problem: Problem, show: Figures) -> Step:
     )
 
 
-def probabilities_at_zero(problem: Problem, show: Figures) -> Step:
+def probabilities_at_zero(problem: HandProblem, show: Figures) -> Step:
     """Logits and softmax at the start."""
     X, K = problem.X, problem.Y.shape[1]
     W = np.zeros((K, X.shape[1]))
@@ -103,7 +103,7 @@ def probabilities_at_zero(problem: Problem, show: Figures) -> Step:
     )
 
 
-def posterior_at_zero(problem: Problem, show: Figures) -> Step:
+def posterior_at_zero(problem: HandProblem, show: Figures) -> Step:
     """Log-likelihood, log posterior up to its constant, and J."""
     N, K = problem.Y.shape
     W = np.zeros((K, problem.X.shape[1]))

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 
 from posteriori.reports import by_hand
-from posteriori.reports.by_hand import Iterate
+from posteriori.reports.by_hand import NewtonLine
 from posteriori.reports.markup import (
     Content,
     Equations,
     Figures,
     Paragraph,
-    Sum,
     Table,
     Words,
+    WrittenSum,
     equation,
     given,
     given_matrix,
 )
-from posteriori.reports.problem import Problem
+from posteriori.reports.problem import HandProblem
 from posteriori.reports.steps.step import Step, joined, named_blocks, norm, numbers, small
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-def gradient_at_zero(problem: Problem, start: Iterate, show: Figures) -> Step:
+def gradient_at_zero(problem: HandProblem, start: NewtonLine, show: Figures) -> Step:
     """Each row's share in the gradient of each class, and their sum."""
     X, Y = problem.X, problem.Y
     P = by_hand.softmax(by_hand.logits(X, start.W))
@@ -68,7 +68,7 @@ def _first_row(X: np.ndarray, Y: np.ndarray, P: np.ndarray, shares: np.ndarray, 
     return joined(lines)
 
 
-def _shares_table(problem: Problem, at: Iterate, shares: np.ndarray, show: Figures) -> Table:
+def _shares_table(problem: HandProblem, at: NewtonLine, shares: np.ndarray, show: Figures) -> Table:
     """(P_nk - Y_nk) x_nd by row, their sum, alpha w_kd, and the gradient."""
     K, D = at.W.shape
     sums = shares.sum(axis=0)
@@ -86,7 +86,7 @@ def _shares_table(problem: Problem, at: Iterate, shares: np.ndarray, show: Figur
     )
 
 
-def hessian_at_zero(problem: Problem, start: Iterate, show: Figures) -> Step:
+def hessian_at_zero(problem: HandProblem, start: NewtonLine, show: Figures) -> Step:
     """All distinct blocks."""
     P = by_hand.softmax(by_hand.logits(problem.X, start.W))
     return Step(
@@ -98,7 +98,7 @@ def hessian_at_zero(problem: Problem, start: Iterate, show: Figures) -> Step:
     )
 
 
-def hessian_blocks(problem: Problem, P: np.ndarray, H: np.ndarray, show: Figures) -> tuple[Content, ...]:
+def hessian_blocks(problem: HandProblem, P: np.ndarray, H: np.ndarray, show: Figures) -> tuple[Content, ...]:
     """The weights of all rows, one row and one entry in full, then every block k <= l."""
     X, alpha = problem.X, problem.alpha
     (N, D), K = X.shape, P.shape[1]
@@ -125,7 +125,7 @@ def hessian_blocks(problem: Problem, P: np.ndarray, H: np.ndarray, show: Figures
     squares = show.products(weights[:, 0, 0], X[:, -1] ** 2, exact=True)
     entry = equation(
         rf"(H_{{11}})_{{{D}{D}}}",
-        Sum((*squares.terms, given(alpha))),
+        WrittenSum((*squares.terms, given(alpha))),
         show.number(float(blocks[0, -1, 0, -1])),
     )
     lines = []
@@ -147,7 +147,7 @@ def hessian_blocks(problem: Problem, P: np.ndarray, H: np.ndarray, show: Figures
     )
 
 
-def newton_step(start: Iterate, W: np.ndarray, show: Figures) -> Step:
+def newton_step(start: NewtonLine, W: np.ndarray, show: Figures) -> Step:
     """H d = g, and the new weights."""
     H, g, d = start.hessian, start.gradient.ravel(), start.direction.ravel()
     i = int(np.abs(g).argmax())
@@ -178,7 +178,7 @@ def newton_step(start: Iterate, W: np.ndarray, show: Figures) -> Step:
     )
 
 
-def newton_iterations(iterates: list[Iterate], show: Figures) -> Step:
+def newton_iterations(iterates: list[NewtonLine], show: Figures) -> Step:
     """J, gradient and step, iteration by iteration, and the weights."""
     K, D = iterates[0].W.shape
     progress = Table(
@@ -223,7 +223,7 @@ def newton_iterations(iterates: list[Iterate], show: Figures) -> Step:
     )
 
 
-def optimal_weights(problem: Problem, optimum: Iterate, show: Figures) -> Step:
+def optimal_weights(problem: HandProblem, optimum: NewtonLine, show: Figures) -> Step:
     """The MAP, its probabilities, and its gradient, which is zero."""
     X, Y, W = problem.X, problem.Y, optimum.W
     F = by_hand.logits(X, W)

@@ -5,28 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from posteriori.reports import by_hand
-from posteriori.reports.by_hand import Iterate
+from posteriori.reports.by_hand import NewtonLine
 from posteriori.reports.markup import (
     Content,
     Equations,
     Figures,
     Matrix,
     Paragraph,
-    Sum,
     Table,
     Words,
+    WrittenSum,
     equation,
     given,
     given_matrix,
 )
-from posteriori.reports.problem import Problem
+from posteriori.reports.problem import HandProblem
 from posteriori.reports.steps.optimum import hessian_blocks
 from posteriori.reports.steps.step import Step, joined, named_blocks, numbers
 
 __all__ = ["covariance", "evidence", "latent_logits", "monte_carlo", "plug_in"]
 
 
-def covariance(problem: Problem, optimum: Iterate, Sigma: np.ndarray, show: Figures) -> Step:
+def covariance(problem: HandProblem, optimum: NewtonLine, Sigma: np.ndarray, show: Figures) -> Step:
     """The Laplace approximation: a Gaussian with the curvature of the optimum."""
     H = optimum.hessian
     P = by_hand.softmax(by_hand.logits(problem.X, optimum.W))
@@ -50,7 +50,13 @@ def covariance(problem: Problem, optimum: Iterate, Sigma: np.ndarray, show: Figu
 
 
 def latent_logits(
-    problem: Problem, W: np.ndarray, Sigma: np.ndarray, mean: np.ndarray, cov: np.ndarray, L: np.ndarray, show: Figures
+    problem: HandProblem,
+    W: np.ndarray,
+    Sigma: np.ndarray,
+    mean: np.ndarray,
+    cov: np.ndarray,
+    L: np.ndarray,
+    show: Figures,
 ) -> Step:
     """Mean and joint covariance of the logits of the new row, and the Cholesky factor of the latter."""
     K, D = W.shape
@@ -102,7 +108,7 @@ def _cholesky(C: np.ndarray, L: np.ndarray, show: Figures) -> Equations:
 
 
 def monte_carlo(
-    problem: Problem, mean: np.ndarray, L: np.ndarray, F: np.ndarray, draws: np.ndarray, show: Figures
+    problem: HandProblem, mean: np.ndarray, L: np.ndarray, F: np.ndarray, draws: np.ndarray, show: Figures
 ) -> Step:
     """The mean of the softmax over draws of the logits."""
     Z = problem.Z
@@ -167,7 +173,7 @@ def monte_carlo(
     )
 
 
-def plug_in(mean: np.ndarray, p: np.ndarray, problem: Problem, show: Figures) -> Step:
+def plug_in(mean: np.ndarray, p: np.ndarray, problem: HandProblem, show: Figures) -> Step:
     """The softmax of the mean logits: as if the weights were known."""
     plugged = by_hand.softmax(mean)
     exps = np.exp(mean)
@@ -198,7 +204,7 @@ def plug_in(mean: np.ndarray, p: np.ndarray, problem: Problem, show: Figures) ->
     )
 
 
-def evidence(problem: Problem, optimum: Iterate, show: Figures) -> Step:
+def evidence(problem: HandProblem, optimum: NewtonLine, show: Figures) -> Step:
     """Laplace's approximation of the log evidence."""
     size, alpha = optimum.W.size, problem.alpha
     diagonal = np.linalg.cholesky(optimum.hessian).diagonal()
@@ -222,7 +228,7 @@ def evidence(problem: Problem, optimum: Iterate, show: Figures) -> Step:
             equation(r"R_{ii}", show.matrix(diagonal[None]))
             + equation(
                 r"\log \lvert H \rvert",
-                Sum(tuple(rf"2 \log {show.number(float(r))}" for r in diagonal)),
+                WrittenSum(tuple(rf"2 \log {show.number(float(r))}" for r in diagonal)),
                 show.number(log_det),
             ),
             equation(

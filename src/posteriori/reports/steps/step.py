@@ -60,12 +60,12 @@ def numbered(names: Iterable[str]) -> list[str]:
 
 
 def numbers(values: np.ndarray, show: Figures) -> list[str]:
-    """Of a vector or matrix, row by row; what is lost in rounding beside the largest is zero."""
+    """Numbers of a vector or matrix, row by row; what is lost in rounding beside the largest is zero."""
     return [cell for row in show.matrix(values).rows for cell in row]
 
 
 def norm(values: np.ndarray) -> float:
-    """The Euclidean one, over all entries."""
+    """The Euclidean norm over all entries."""
     return float(np.sqrt((values**2).sum()))
 
 
