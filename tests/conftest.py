@@ -1,8 +1,32 @@
-"""What all tests share: a line at the end that says what this machine could not test, and how it can."""
+"""What all tests share: how many examples hypothesis tries, and a line that says what this machine could not test."""
 
 import shutil
 
+import pytest
+from hypothesis import settings
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+settings.register_profile("quick", max_examples=15, deadline=None)
+settings.register_profile("thorough", max_examples=200, deadline=None)
+
+
+def is_thorough(config):
+    """Whether slow tests run too; then hypothesis tries many examples."""
+    return "not slow" not in config.option.markexpr
+
+
+def pytest_configure(config):
+    settings.load_profile("thorough" if is_thorough(config) else "quick")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Among the slow tests are those of hypothesis, with many examples."""
+    if is_thorough(config):
+        for item in items:
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -99,7 +99,7 @@ def test_paths_that_are_no_files(tmp_path, model):
     assert sentence(run("predict", model, tmp_path))
     folder = tmp_path / "folder.csv"
     folder.mkdir()
-    assert "no regular file" in sentence(run("predict", model, tmp_path / "t.csv", "--out", folder))
+    assert "not a regular file" in sentence(run("predict", model, tmp_path / "t.csv", "--out", folder))
     assert "No such file" in sentence(run("predict", model, tmp_path / "t.csv", "--out", tmp_path / "no" / "p.csv"))
 
 
@@ -155,7 +155,7 @@ TINY = [None, None, None, None, 0.0, 4.6e-155]
 """A column whose variance is too small to be a number."""
 
 
-@settings(max_examples=MANY, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(values=[TINY], labels=["p", "p", "p", "p", "p", "q"])
 @given(st.lists(columns, min_size=1, max_size=4), st.lists(st.sampled_from(["p", "q", None]), min_size=6, max_size=6))
 def test_any_table_is_fitted_or_refused_in_a_sentence(tmp_path, values, labels):

@@ -161,7 +161,7 @@ def test_reliability_of_an_estimator_is_that_of_its_predictions():
 def test_reliability_refuses_what_is_no_probability_or_class():
     with pytest.raises(ValueError, match="proba must sum to one"):
         ReliabilityDisplay.from_predictions(Y, 2 * P)
-    with pytest.raises(ValueError, match="'rose', which is none of the classes"):
+    with pytest.raises(ValueError, match="'rose', which is not among the classes"):
         ReliabilityDisplay.from_predictions(Y, P, of="rose")
 
 

@@ -1,8 +1,5 @@
 """evaluate and report as users call them: labels or column names, weights, utilities, views."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -125,8 +122,3 @@ def test_report_of_a_table_with_target_and_weights_in_it():
     assert "<dt>Features</dt><dd>4</dd>" in page.html
     assert "SoftmaxRegression: evaluation" in page.html
     assert "Weight of each true class" in page.html
-
-
-def test_report_is_a_function_whatever_was_imported_before():
-    code = "import posteriori.reports.page, posteriori as po; assert callable(po.report) and callable(po.evaluate)"
-    subprocess.run([sys.executable, "-c", code], check=True)

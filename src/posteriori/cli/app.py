@@ -19,7 +19,7 @@ class Markup(StrEnum):
 
 
 class ModelName(StrEnum):
-    """What can be fitted."""
+    """Models that can be fitted, and auto, which chooses one."""
 
     auto = "auto"
     softmax = "softmax"

@@ -1,4 +1,4 @@
-"""The demo: three species of penguin told apart by four measurements, and what to do about it."""
+"""The demo: three species of penguins recognised by four measurements, and the decisions that follow."""
 
 import tempfile
 from importlib.resources import files
@@ -27,7 +27,7 @@ WORTH_OF_MEASURING_AGAIN = 0.95
 
 
 def run(report: Path | None) -> None:
-    """Fit, print what is known and how well, decide, and write the report."""
+    """Fit two models, print their scores and decisions, and write the report."""
     train, test = load_penguins()
     model = SoftmaxRegression()
     start = perf_counter()
@@ -93,7 +93,7 @@ def certificate_table(model: SoftmaxRegression, seconds: float) -> Table:
 
 
 def posterior_table(model: BayesianSoftmaxRegression, seconds: float) -> Table:
-    """What was chosen, and by which measure."""
+    """The approximation that was chosen, and by which measure."""
     solution = model.solution_
     table = plain_table("", "", "")
     table.show_header = False

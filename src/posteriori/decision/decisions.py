@@ -228,7 +228,7 @@ def _are_distributions(P: np.ndarray) -> bool:
 
 
 def _require_distributions(P: np.ndarray, what: str) -> None:
-    """Raise, naming the worst row, unless they are."""
+    """Raise unless all rows are distributions, naming the worst row."""
     if _are_distributions(P):
         return
     gap = np.abs(P @ np.ones(P.shape[1]) - 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -87,8 +88,8 @@ class Utility:
             lines = [(reader.line_num, line) for line in reader if any(map(str.strip, line))]
         if len(lines) < 2 or len(lines[0][1]) < 2:
             raise ValueError(
-                f"{path} is no table of utilities: the first line must name the actions, every other line begin with a "
-                "state, as in\n    state,treat,wait\n    ill,10,-50\n    well,-5,0"
+                f"{path} is not a table of utilities: the first line must name the actions, every other line begin "
+                "with a state, as in\n    state,treat,wait\n    ill,10,-50\n    well,-5,0"
             )
         actions = [name.strip() for name in lines[0][1][1:]]
         states, rows = [], []
@@ -226,7 +227,7 @@ def codes_of(labels: Any, classes: np.ndarray) -> np.ndarray:
         return np.array([index[label] for label in values.ravel().tolist()], dtype=np.intp)
     except KeyError as error:
         raise ValueError(
-            f"y holds {error.args[0]!r}, which is none of the classes {_list(classes.tolist())}."
+            f"y holds {error.args[0]!r}, which is not among the classes {_list(classes.tolist())}."
         ) from None
 
 
@@ -240,7 +241,7 @@ def places(labels: Any, names: np.ndarray) -> np.ndarray:
 
 
 def _names(names: Any, argument: str) -> np.ndarray:
-    """Distinct names, (n,)."""
+    """Names as an array (n,), checked to be distinct."""
     listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
     mixed = any(isinstance(name, str) for name in listed) and not all(isinstance(name, str) for name in listed)
     values = np.array(listed, dtype=object) if mixed else np.asarray(names if isinstance(names, np.ndarray) else listed)
@@ -248,11 +249,14 @@ def _names(names: Any, argument: str) -> np.ndarray:
         raise ValueError(f"{argument} must be a list of names, got {names!r}.")
     if values.dtype.kind not in "biufUSO":
         raise ValueError(f"{argument} has dtype {values.dtype}: names must be text or numbers.")
-    listed = values.tolist()
-    twice = sorted({str(name) for name in listed if listed.count(name) > 1}) if len(listed) < 1000 else []
-    if twice or len(set(listed)) < len(listed):
-        raise ValueError(f"{argument} names {', '.join(map(repr, twice[:5])) or 'something'} more than once.")
+    _require_distinct(values.tolist(), argument)
     return values
+
+
+def _require_distinct(names: list[Any], argument: str) -> None:
+    if len(set(names)) < len(names):
+        twice = sorted({str(name) for name, count in Counter(names).items() if count > 1})
+        raise ValueError(f"{argument} names {', '.join(map(repr, twice[:5]))} more than once.")
 
 
 def _numbers(matrix: Any) -> np.ndarray:
@@ -263,7 +267,7 @@ def _numbers(matrix: Any) -> np.ndarray:
 
 
 def _checked(matrix: Any, K: int, A: int) -> np.ndarray:
-    """(K, A) or (n, K, A), all finite."""
+    """Utilities (K, A) or (n, K, A), checked to be finite."""
     values = _numbers(matrix)
     if values.ndim not in (2, 3) or values.shape[-2:] != (K, A):
         raise ValueError(
@@ -299,8 +303,8 @@ def _matched(states: np.ndarray, classes: np.ndarray) -> np.ndarray:
     missing = [name for name in classes.tolist() if str(name) not in set(map(str, states.tolist()))]
     unknown = [name for name in states.tolist() if str(name) not in set(map(str, classes.tolist()))]
     raise ValueError(
-        f"The states of the utility do not match the classes: {_list(missing)} of the classes have no row, "
-        f"{_list(unknown)} of the states are no classes."
+        "The states of the utility do not match the classes: classes without a row in the utility: "
+        f"{_list(missing)}; states that are not classes: {_list(unknown)}."
     )
 
 

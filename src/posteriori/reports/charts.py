@@ -112,7 +112,7 @@ def confusion(labels: Sequence[str], counts: np.ndarray) -> dict[str, Any]:
     K = len(labels)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     data = [
-        {"truth": labels[k], "said": labels[j], "rows": counts[k, j].item(), "share": float(shares[k, j])}
+        {"truth": labels[k], "predicted": labels[j], "rows": counts[k, j].item(), "share": float(shares[k, j])}
         for k, j in zip(*np.nonzero(counts), strict=True)
     ]
     height = min(max(K * 34, 120), 34 * MOST_NUMBERS)
@@ -120,7 +120,7 @@ def confusion(labels: Sequence[str], counts: np.ndarray) -> dict[str, Any]:
     order = list(labels)
     crowded = K > MOST_NUMBERS
     x = alt.X(
-        "said:N",
+        "predicted:N",
         sort=order,
         scale=alt.Scale(domain=order),
         title="most probable class",
@@ -137,7 +137,7 @@ def confusion(labels: Sequence[str], counts: np.ndarray) -> dict[str, Any]:
     steps = alt.Scale(domain=[0, 0.5, 0.5001, 1], range=[0.1, 0.7, 0.87, 1])
     tooltip = [
         alt.Tooltip("truth:N", title="true class"),
-        alt.Tooltip("said:N", title="most probable class"),
+        alt.Tooltip("predicted:N", title="most probable class"),
         alt.Tooltip("rows:Q"),
         alt.Tooltip("share:Q", title="of the true class", format=".1%"),
     ]
@@ -158,7 +158,7 @@ def confusion(labels: Sequence[str], counts: np.ndarray) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """What JSON can hold: nothing is drawn of what is infinite."""
+    """A number that JSON can hold: None, which is not drawn, for what is infinite."""
     return float(value) if np.isfinite(value) else None
 
 

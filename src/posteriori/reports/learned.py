@@ -28,7 +28,7 @@ _ABOVE = " the logit of the class above the mean of all classes. "
 def learned(
     model: Any, rows: nw.DataFrame[Any], columns: Sequence[str], names: list[str], drawn: dict[str, Any]
 ) -> str:
-    """What the classifier has instead of the rows: coefficients, relevances or means, whichever there are."""
+    """The section on what the classifier has learned: coefficients, relevances or means, whichever it has."""
     inner = _classifier(model)
     features = _feature_names(model, inner, columns)
     if hasattr(inner, "summary"):
@@ -43,7 +43,7 @@ def learned(
 
 
 def _classifier(model: Any) -> Any:
-    """What is inside of pipelines and of what wraps a classifier."""
+    """The classifier at the end of pipelines and inside of estimators that wrap it."""
     while True:
         if hasattr(model, "steps"):
             model = model.steps[-1][1]
@@ -68,7 +68,7 @@ def _feature_names(model: Any, inner: Any, columns: Sequence[str]) -> list[str]:
 
 
 def _spreads(model: Any, inner: Any, rows: nw.DataFrame[Any], features: Sequence[str]) -> np.ndarray | None:
-    """Standard deviations of what the classifier was given, (D,), if they can be told from these rows."""
+    """Standard deviations of what the classifier was given, (D,), if these rows show them."""
     given: Any = rows.select(features).to_native()
     if hasattr(model, "steps") and len(model.steps) > 1:
         given = model[:-1].transform(rows.to_native())
@@ -116,11 +116,11 @@ def _coefficients_with_intervals(
         for i, u, (name, feature) in zip(chosen, unit, pairs, strict=True)
     ]
     head = ["class: feature", "mean", "95 % interval", "probability of the sign", "mean, per unit", "sd, per unit"]
-    said = (
+    caption = (
         f"{_OF_UNIT if spreads is None else _OF_SPREAD}{_ABOVE}{_some(len(chosen), len(order))}, the surest of their "
         "sign first; lines are 95 % credible intervals."
     )
-    return figure("chart-learned", "Coefficients", said, table(head, body, "Coefficients"))
+    return figure("chart-learned", "Coefficients", caption, table(head, body, "Coefficients"))
 
 
 def _coefficients(
@@ -142,8 +142,8 @@ def _coefficients(
         for (name, feature), value, each in zip(pairs, scaled[k, d], W[k, d], strict=True)
     ]
     numbers = table(["class: feature", "coefficient", "per unit"], body, "Coefficients")
-    said = f"{_OF_UNIT if spreads is None else _OF_SPREAD}{_ABOVE}{_some(len(pairs), W.size)}, the largest first."
-    return figure("chart-learned", "Coefficients", said, numbers)
+    caption = f"{_OF_UNIT if spreads is None else _OF_SPREAD}{_ABOVE}{_some(len(pairs), W.size)}, the largest first."
+    return figure("chart-learned", "Coefficients", caption, numbers)
 
 
 def _short(pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -157,11 +157,11 @@ def _relevances(inner: Any, features: list[str], drawn: dict[str, Any]) -> str:
     labels = labels_of(features[d] for d in order)
     drawn["chart-learned"] = charts.bars(labels, values[order], value="relevance")
     body = [[escape(label), f"{values[d]:.4g}"] for label, d in zip(labels, order, strict=True)]
-    said = (
+    caption = (
         "The spread of each feature divided by its lengthscale: the larger, the more predictions depend on it. "
         f"{_some(len(order), len(values))}, the largest first."
     )
-    return figure("chart-learned", "Relevances", said, table(["feature", "relevance"], body, "Relevances"))
+    return figure("chart-learned", "Relevances", caption, table(["feature", "relevance"], body, "Relevances"))
 
 
 def _class_means(inner: Any, features: list[str], names: list[str]) -> str:

@@ -232,7 +232,7 @@ def _holds(column: Any, y: np.ndarray) -> bool:
 
 
 def _embedded(n: int) -> np.ndarray:
-    """The rows to decide on in the page."""
+    """Numbers of the rows whose probabilities are in the page, to decide on."""
     if n <= _MOST_EMBEDDED:
         return np.arange(n)
     return np.sort(np.random.default_rng(_SEED).choice(n, _MOST_EMBEDDED, replace=False))
@@ -252,7 +252,7 @@ def _decisions_note(evaluation: Evaluation, utility: Utility | None) -> str:
 
 
 def _to_decide(evaluation: Evaluation, names: list[str], utility: Utility | None) -> dict[str, Any]:
-    """What page.js needs. Probabilities go in full precision, so that it decides exactly as `decide` does."""
+    """The data that page.js decides with, in full precision, so that it decides exactly as `decide` does."""
     classes = evaluation.classes
     given = Utility.zero_one(classes) if utility is None or not utility.constant else utility.ordered(classes)
     assert given.matrix is not None

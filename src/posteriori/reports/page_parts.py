@@ -34,13 +34,13 @@ def table(
     )
 
 
-def figure(key: str, title: str, said: str, numbers: str, *, most: str = "none", least: str = "0") -> str:
-    """A chart no wider than `most` nor narrower than `least`, what it says, and its numbers for the screen reader."""
+def figure(key: str, title: str, caption: str, numbers: str, *, most: str = "none", least: str = "0") -> str:
+    """A chart no wider than `most` nor narrower than `least`, its caption, and its numbers for the screen reader."""
     reached = " tabindex='0'" if least != "0" else ""  # what scrolls must be reached by keys
     return (
         f"<figure><div class='wide'{reached}><div class='chart' id='{key}' role='img' "
-        f"aria-label='{escape(title)}. {escape(said)}' style='max-width:{most};min-width:{least}'></div></div>"
-        f"<figcaption><strong>{escape(title)}.</strong> {escape(said)}</figcaption>"
+        f"aria-label='{escape(title)}. {escape(caption)}' style='max-width:{most};min-width:{least}'></div></div>"
+        f"<figcaption><strong>{escape(title)}.</strong> {escape(caption)}</figcaption>"
         f"<details><summary>Numbers of this chart</summary>{numbers}</details></figure>"
     )
 
@@ -59,7 +59,7 @@ def labels_of(classes: Iterable[Any]) -> list[str]:
 
 
 def shortened(value: Any, longest: int = _LONGEST) -> str:
-    r"""On one line, without its middle if it is long.
+    r"""The text of a value on one line, without its middle if it is long.
 
     >>> shortened("a\nb"), shortened("0123456789", 7)
     ('a b', '0123…89')
@@ -69,7 +69,7 @@ def shortened(value: Any, longest: int = _LONGEST) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in words.
+    """A share as text, in percent.
 
     >>> percent(0.125)
     '12.5 %'
@@ -78,5 +78,5 @@ def percent(share: float) -> str:
 
 
 def rows_word(n: int) -> str:
-    """The word for n of them."""
+    """The word for n rows: "row" or "rows"."""
     return "row" if n == 1 else "rows"

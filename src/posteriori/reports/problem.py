@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from posteriori.rows.features import column, is_table, raise_if_not_finite, read_features
+from posteriori.rows.products import as_dense
 from posteriori.rows.target import read_target
 
 __all__ = ["HandProblem", "check_digits", "read_problem"]
@@ -97,7 +98,7 @@ def read_problem(
 
 
 def check_digits(digits: Any) -> int:
-    """Decimals to be shown."""
+    """The number of decimals, checked to be from 2 to 10."""
     return _whole(digits, "digits", 2, 10)
 
 
@@ -110,8 +111,7 @@ def _read_data(X: Any, y: Any) -> tuple[np.ndarray, list[str] | None, np.ndarray
     N, columns = features.matrix.shape
     _at_most(N, _MOST_ROWS, "X has", "rows", "pass a few of them")
     _at_most(columns, _MOST_COLUMNS, "X has", "columns", "keep the most telling ones")
-    matrix = features.matrix if isinstance(features.matrix, np.ndarray) else features.matrix.toarray()
-    matrix = matrix.astype(np.float64)
+    matrix = as_dense(features.matrix).astype(np.float64)
     raise_if_not_finite(matrix, features.names)
     if np.ndim(y) == 1 and len(set(map(str, y))) == 1:
         raise ValueError(f"y holds one class only ({np.asarray(y).tolist()[0]!r}): pass rows of at least two classes.")

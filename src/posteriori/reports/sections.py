@@ -85,8 +85,8 @@ def data(
     body = [[escape(name), f"{count:,}", f"{percent(count / n)}"] for name, count in zip(names, counts, strict=True)]
     numbers = table(["class", "rows", "share"], body, "Rows of each class")
     most, least = int(counts.argmax()), int(counts.argmin())
-    said = f"{names[most]} is the most frequent class with {counts[most]:,} rows, {names[least]} the rarest with "
-    return html + figure("chart-classes", "Class balance", f"{said}{counts[least]:,}.", numbers)
+    caption = f"{names[most]} is the most frequent class with {counts[most]:,} rows, {names[least]} the rarest with "
+    return html + figure("chart-classes", "Class balance", f"{caption}{counts[least]:,}.", numbers)
 
 
 def _missing(rows: nw.DataFrame[Any]) -> dict[str, int]:
@@ -147,16 +147,16 @@ def calibration(evaluation: Evaluation, drawn: dict[str, Any]) -> str:
     ]
     numbers = table(["mean probability", "frequency", "95 % interval", "rows"], body, "Bins of about equally many rows")
     within = sum(r.lower <= q <= r.upper for q, r in zip(bins.probability, ranges, strict=True))
-    said = (
+    caption = (
         "Points on the dashed line mean what they say: of rows given a probability of 80 %, 80 % are right. Below it "
         "the model is too sure, above it not sure enough. Lines are 95 % intervals; bars along the bottom say how many "
         f"rows a bin has. The interval holds the probability in {within} of {len(ranges)} bins."
     )
-    return figure("chart-reliability", "Reliability diagram", said, numbers, most="30rem")
+    return figure("chart-reliability", "Reliability diagram", caption, numbers, most="30rem")
 
 
 def confusion(evaluation: Evaluation, names: list[str], drawn: dict[str, Any]) -> str:
-    """Which classes are taken for which."""
+    """The confusion matrix: rows of each true class by the most probable one."""
     counts, K = evaluation.confusion, len(names)
     drawn["chart-confusion"] = charts.confusion(names, counts)
     body = [
@@ -170,28 +170,28 @@ def confusion(evaluation: Evaluation, names: list[str], drawn: dict[str, Any]) -
     what = "Rows" if evaluation.weights is None else "Weight"
     numbers = table(head, body, f"{what} of each true class, by the class held most probable")
     wrong = counts - np.diag(np.diag(counts))
-    said = "Shades are shares of the true class."
+    caption = "Shades are shares of the true class."
     if wrong.any():
         k, j = np.unravel_index(int(wrong.argmax()), wrong.shape)
         rows = int(((evaluation.codes == k) & (evaluation.probabilities.argmax(axis=1) == j)).sum())
-        said += f" The commonest error: {names[k]} taken for {names[j]}, in {rows:,} {rows_word(rows)}."
+        caption += f" The commonest error: {names[k]} taken for {names[j]}, in {rows:,} {rows_word(rows)}."
     else:
-        said += " No row was taken for another class."
+        caption += " No row was taken for another class."
     if K > charts.MOST_NUMBERS:
-        said += " With so many classes the numbers are in the table below."
+        caption += " With so many classes the numbers are in the table below."
     least = "0" if K <= 8 else f"{120 + 24 * min(K, charts.MOST_NUMBERS)}px"
-    return figure("chart-confusion", "Confusion matrix", said, numbers, most=f"{12 + 3.4 * K:.0f}rem", least=least)
+    return figure("chart-confusion", "Confusion matrix", caption, numbers, most=f"{12 + 3.4 * K:.0f}rem", least=least)
 
 
 def most_uncertain(evaluation: Evaluation) -> np.ndarray:
-    """Rows by the entropy of their probabilities, the highest first."""
+    """The rows with the highest entropy of their probabilities, the highest first."""
     P = evaluation.probabilities
     entropy = -(P * np.log(np.maximum(P, 1e-300))).sum(axis=1)
     return np.argsort(-entropy, kind="stable")[:_MOST_SHOWN]
 
 
 def most_surprising(evaluation: Evaluation) -> np.ndarray:
-    """Rows by how improbable their truth was."""
+    """The rows whose true class was least probable, the least probable first."""
     return np.argsort(-evaluation.surprise, kind="stable")[:_MOST_SHOWN]
 
 
@@ -203,7 +203,7 @@ def rows_table(
     names: list[str],
     caption: str,
 ) -> str:
-    """Rows with their truth, what was thought of them, and some of their values."""
+    """A table of rows: their true class, their most probable classes, and some of their values."""
     columns = list(features[:_MOST_VALUES])
     listed = [rows.get_column(name)[chosen.tolist()].to_list() for name in columns]
     body = []

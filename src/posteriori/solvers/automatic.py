@@ -17,12 +17,12 @@ from posteriori.solvers.solver import Solver
 __all__ = ["Automatic"]
 
 _GROWTH = 32
-"""From one sample to the next."""
+"""Factor by which one sample is larger than the one before."""
 
 
 @dataclass
 class Automatic(Solver):
-    """Chooses: exact Newton when small; else a start from a sample of rows or by L-BFGS, and a Newton finish."""
+    """Exact Newton for small problems; else a start from a sample of rows or by L-BFGS, and a Newton finish."""
 
     tol: float | None = None
     max_iter: int | None = None

@@ -42,9 +42,9 @@ def kronecker(
     lead : (L,)
         Indices of these; of all others only the diagonal counts.
     diagonal : (D,)
-        Of G over all features.
+        Diagonal of G over all features.
     precision : (K, D)
-        Of the prior; its mean over classes is used, which is exact when it treats them alike.
+        Precision of the prior; its mean over classes is used, which is exact when all classes have the same.
     """
     prior = precision.mean(axis=0)
     # the null direction is made the last eigenvector, with an eigenvalue beyond all others
@@ -115,7 +115,7 @@ class Precondition:
         self.apply: Preconditioner = lambda R: R
 
     def serve(self, problem: CurvedProblem, theta: np.ndarray) -> Precondition:
-        """Go on with a larger problem of the same kind, with what this one tells at theta."""
+        """The preconditioner for a larger problem of the same kind, begun with the curvature of this one at theta."""
         if np.isfinite(self.cost["blocks"]):
             self.kind = "blocks"
             self.renew(theta)
@@ -152,7 +152,7 @@ class Precondition:
         return kronecker(A, 0.5 * K * G, lead, 0.5 * K * diagonal, self.problem.precision)
 
     def learn(self, n_products: int, rtol: float) -> None:
-        """Judge it by the products the last solve took, for each tenfold gain, beyond the best since it was made."""
+        """Count the products that the last solve took, for each tenfold gain, beyond the best since it was made."""
         better = {"light": "kronecker", "kronecker": "blocks"}.get(self.kind)
         if better is not None and n_products > max(_MANY_PRODUCTS, 0.25 * self.cost[better]):
             self.kind, self.wasted = better, np.inf

@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Descent:
-    """A descent over all rows, done where they lie.
+    """A descent over all rows, done by those who hold them.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class PriorPrecision(Protocol):
 
     @property
     def exchangeable(self) -> bool:
-        """Whether all classes are treated alike and independently."""
+        """Whether all classes have the same precision and are independent."""
 
     @property
     def largest(self) -> float:
@@ -125,7 +125,7 @@ class SampledProblem(CurvedProblem, Protocol):
         """The smallest sample whose optimum is a good start; at least N if none is."""
 
     def descended(self, tol: float) -> Descent | None:
-        """The path from zero to the optimum, where rows lie so far away that it is better walked there; else None."""
+        """The descent from zero to the optimum, where it is better done by those who hold the rows; else None."""
 
     def sample(self, n_rows: int) -> SampledProblem:
         """An estimate of the objective from some of the rows."""

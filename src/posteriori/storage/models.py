@@ -73,7 +73,7 @@ def load(path: Any) -> Any:
     Raises
     ------
     StorageError
-        A ValueError: the file is damaged, no model, or from a newer version of posteriori.
+        A ValueError: the file is damaged, not a model, or from a newer version of posteriori.
 
     Warns
     -----
@@ -88,7 +88,7 @@ def load(path: Any) -> Any:
 
 
 def describe(path: Any) -> dict[str, Any]:
-    """What a file holds, from its header alone; whether the file is whole is not looked at.
+    """What a file holds, from its header alone; whether the file is whole is not checked.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def _version_warning(path: Any, document: dict[str, Any]) -> str:
 
 
 def _about(model: Any) -> dict[str, Any]:
-    """What is told of a model without loading it: plain values alone."""
+    """What `describe` reads without loading the model: plain values alone."""
     chain = _chain(model)
     classes = _learned(chain, "classes_")
     names, width = _learned(chain, "feature_names_in_"), _learned(chain, "n_features_in_")
@@ -188,10 +188,10 @@ def _training(model: Any) -> dict[str, Any]:
 
 
 def _checked(model: Any, name: Any) -> Any:
-    """The model, if it is one and what was learned fits its classes and features: else predictions would not fail."""
+    """The model, checked to be one whose coefficients fit its classes and features: wrong ones would predict too."""
     stored = of_type(type(model))
     if stored is None or stored.how != "estimator" or stored.name != name:
-        raise StorageError("it holds no model")
+        raise StorageError("it does not hold a model")
     for each in _chain(model):
         if type(each).__name__ in _LINEAR and "coef_" in vars(each):
             K, D = len(each.classes_), each.n_features_in_

@@ -105,7 +105,7 @@ def to_onnx(
 
 
 def _require_exportable(model: Any) -> None:
-    """Raise before anything is built."""
+    """Raise unless the model can be exported, before anything is built."""
     if isinstance(model, Pipeline):
         for _, step in model.steps[:-1]:
             _affine(step)
@@ -160,11 +160,11 @@ def _proto(onnx: Any, model: Any, opset: int, dtype: np.dtype[Any]) -> Any:
     return proto
 
 
-# Labels and what is said of the model
+# Labels and the description of the model
 
 
 def _greatest(scores: Value) -> Value:
-    """The first of the greatest of each row, (n,); a row without numbers gets some class too, as it must."""
+    """Place of the first of the greatest scores of each row, (n,); a row of NaN gets a class too, as it must."""
     there = scores.graph.op("Not", scores.is_nan())
     return scores.graph.op("ArgMax", scores.where(there, -_LARGEST), axis=1, keepdims=0)
 
@@ -222,7 +222,7 @@ def _outputs(model: Any, X: Value) -> _Outputs:
 
 
 def _affine(step: Any) -> Callable[[Value], Value]:
-    """What a scaler makes of its input."""
+    """The map of a scaler, from its input to its output."""
     if step is None or step == "passthrough" or (isinstance(step, FunctionTransformer) and step.func is None):
         return lambda X: X
     if isinstance(step, StandardScaler):
@@ -265,7 +265,7 @@ def _calibrated(model: CalibratedClassifier, X: Value) -> _Outputs:
 
 
 def _softmax(model: SoftmaxRegression, X: Value) -> _Outputs:
-    """softmax(W x + b); finite features with logits beyond the range of numbers are judged as by predict_proba."""
+    """softmax(W x + b); finite features with logits beyond the range of numbers are treated as by predict_proba."""
     F = X @ model.coef_.T + model.intercept_
     F = F.graph.op("Clip", F.where(F.graph.op("Not", F.is_nan()), 0.0), -_LARGEST, _LARGEST)
     return _Outputs(F.softmax() + _no_number(X), F)
@@ -348,7 +348,7 @@ def _over_draws(Z: Value, thetas: np.ndarray, weights: np.ndarray, offset: np.nd
 
 
 def _in_parts(values: np.ndarray) -> np.ndarray:
-    """A few at a time along a new first axis, filled up with zeros: nodes that weigh nothing."""
+    """Nodes in parts along a new first axis, the last part filled up with zeros: nodes that weigh nothing."""
     size = min(_NODES_AT_A_TIME, len(values))
     missing = -len(values) % size
     filled = np.concatenate([values, np.zeros((missing, *values.shape[1:]))])
@@ -443,7 +443,7 @@ def _gaussian(model: GaussianClassifier, X: Value) -> _Outputs:
     diagonal, linear = shape(densities.structure) == "diagonal", densities.linear()
     op, prior = X.graph.op, densities.log_prior
     there = op("Not", X.is_nan())
-    Z = _pulled_in((X - densities.origin).where(there, 0.0), densities)
+    Z = _brought_near((X - densities.origin).where(there, 0.0), densities)
     if diagonal:
         F = _diagonal_joint(Z, op("Cast", there, to=import_onnx().TensorProto.DOUBLE), densities)
     elif linear is not None:
@@ -455,7 +455,7 @@ def _gaussian(model: GaussianClassifier, X: Value) -> _Outputs:
     return _Outputs(F.softmax() + _no_number(X, missing_allowed=diagonal), F)
 
 
-def _pulled_in(Z: Value, densities: ClassDensities) -> Value:
+def _brought_near(Z: Value, densities: ClassDensities) -> Value:
     """Rows farther away than 1e100 standard deviations brought back to there: their squares are numbers again."""
     A, op = densities.weights, Z.graph.op
     inverse = np.sqrt(np.einsum("jid,jid->jd", A, A) if shape(densities.structure) == "full" else A).max(axis=0)

@@ -17,7 +17,7 @@ _SMALL = 64
 
 
 def import_onnx() -> Any:
-    """The package `onnx`, or a sentence on how to get it."""
+    """The package `onnx`, or an error that says how to get it."""
     try:
         import onnx
     except ImportError as error:

@@ -50,7 +50,7 @@ class Stored:
     finish: Callable[[Any], Any] | None = None
     deferred: bool = False
     type_name: str = ""
-    """Of the class, where it is not the name in files."""
+    """Name of the class, where it is not the name in files."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -77,7 +77,7 @@ class Deferred:
         self._made: Any = None
 
     def made(self) -> Any:
-        """The object itself."""
+        """The object itself, made now if it was not yet."""
         if self._make is not None:
             self._made, self._make = self._make(), None
         return self._made
@@ -99,17 +99,17 @@ def _itself(value: Any) -> Any:
 
 
 def by_name(name: Any) -> Stored | None:
-    """The class that files call so."""
+    """The entry of the class that has this name in files, or None."""
     return _BY_NAME.get(name) if isinstance(name, str) else None
 
 
 def of_type(cls: type) -> Stored | None:
-    """The entry of a class; not of one derived from it, which may hold more."""
+    """The entry of a class, or None; a class derived from one that is stored may hold more, and has no entry."""
     return _BY_KEY.get((cls.__module__, cls.__qualname__))
 
 
 def _without_rows(state: dict[str, Any]) -> dict[str, Any]:
-    """A Gaussian classifier's statistics are all it needs, but for choosing its prior anew: rows are not stored."""
+    """Leave out the rows of a Gaussian classifier: its statistics are all it needs, but for choosing a prior anew."""
     kept = state.get("_kept")
     if kept is None:
         return state
@@ -118,13 +118,13 @@ def _without_rows(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _derived(model: Any) -> None:
-    """After partial_fit a Gaussian classifier is derived when asked for, from rows that are not stored."""
+    """Derive a Gaussian classifier after partial_fit while its rows are there, as they are not stored."""
     if "_statistics" in vars(model):
         _ = model.solution_
 
 
 def _without_first_rows(state: dict[str, Any]) -> dict[str, Any]:
-    """The first rows of the first call serve to recognise a second pass."""
+    """Leave out the first rows, which partial_fit keeps to recognise a second pass."""
     return state | {"_first_rows": None}
 
 

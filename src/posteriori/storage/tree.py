@@ -27,11 +27,11 @@ MALFORMED = (ArithmeticError, AttributeError, LookupError, MemoryError, Recursio
 """What reading a tree may raise that was not written by `encode`."""
 
 _DEEPEST = 64
-"""Values within values."""
+"""Levels of values within values."""
 _WIDEST = 1 << 28
-"""Bytes of an array of text: a file may not ask for any amount."""
+"""Most bytes of an array of text: a file may not ask for any amount of memory."""
 _LARGEST = 10**4000
-"""Python reads no longer numbers from text."""
+"""From here on Python refuses to read a whole number from text."""
 
 
 def encode(value: Any, path: str = "") -> tuple[Any, Tensors]:
@@ -41,13 +41,13 @@ def encode(value: Any, path: str = "") -> tuple[Any, Tensors]:
 
 
 def decode(node: Any, tensors: Tensors, *, defer: bool = True) -> Any:
-    """The value of a tree; objects that need JAX are made when they are used, unless told otherwise."""
+    """The value of a tree; objects that need JAX are made when they are used, unless `defer` is False."""
     _check(node, tensors, 0)
     return _Reader(tensors, defer).value(node)
 
 
 def stored_in(tree: Any) -> set[Stored]:
-    """The classes that a tree has objects of, as far as they are known here."""
+    """The known classes that a tree has objects of."""
     found: set[Stored] = set()
     left = [tree]
     while left:  # not by recursion: how deep a tree of a file is has not been checked yet
@@ -159,7 +159,7 @@ class _Writer:
         return node
 
     def _free_name(self, path: str) -> str:
-        # two keys may read alike; and safetensors keeps one name for itself
+        # two keys may have the same text; and safetensors keeps one name for itself
         name, n = path or "value", 2
         while name in self.tensors or name == "__metadata__":
             name, n = f"{path}#{n}", n + 1
@@ -191,7 +191,7 @@ _WRITERS_OF_SUBTYPES: dict[type, Callable[[_Writer, Any, str, int], Any]] = {
 
 
 def _parts(value: Any, stored: Stored) -> dict[str, dict[str, Any]]:
-    """What is stored of an object: an estimator's parameters apart from what it has learned."""
+    """The parts of an object that are stored: the parameters of an estimator apart from what it has learned."""
     if stored.how == "estimator":
         params = value.get_params(deep=False)
         state = {name: item for name, item in vars(value).items() if name not in params}
@@ -220,13 +220,13 @@ def _refusal(value: Any, path: str) -> str:
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return f"{what}, and generators are not stored: use a whole number as random_state."
     return (
-        f"{what}, which is none of the classes that can be stored: posteriori's own, pipelines, and a few "
+        f"{what}, which is not among the classes that can be stored: posteriori's own, pipelines, and a few "
         "transformers of scikit-learn."
     )
 
 
 def _check(node: Any, tensors: Tensors, depth: int) -> None:
-    """Raise unless all tensors and classes that a tree speaks of are there: parts of it are made later."""
+    """Raise unless all tensors and classes that a tree names exist: parts of it are made later."""
     if depth > 4 * _DEEPEST:
         raise StorageError("its header is nested too deeply")
     if isinstance(node, list):

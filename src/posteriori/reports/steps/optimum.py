@@ -87,7 +87,7 @@ def _shares_table(problem: HandProblem, at: NewtonLine, shares: np.ndarray, show
 
 
 def hessian_at_zero(problem: HandProblem, start: NewtonLine, show: Figures) -> Step:
-    """All distinct blocks."""
+    """All distinct blocks of the Hessian."""
     P = by_hand.softmax(by_hand.logits(problem.X, start.W))
     return Step(
         "hessian",
