@@ -293,7 +293,7 @@ def test_those_who_know_the_truth_regret_nothing():
 def test_utilities_and_actions_must_fit_the_truth():
     with pytest.raises(ValueError, match="y holds 'ugly', which is not among the classes 'good', 'bad'"):
         realised_utility(["ugly"], ["grant"], GRANT)
-    with pytest.raises(ValueError, match=r"'wait', which is none of the .*'grant', 'refuse', 'ask'"):
+    with pytest.raises(ValueError, match=r"'wait', which is not among the .*'grant', 'refuse', 'ask'"):
         realised_utility(["good"], ["wait"], GRANT)
     for score in (realised_utility, regret):
         with pytest.raises(ValueError, match="y has 5 rows, and there are 1 actions"):

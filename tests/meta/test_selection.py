@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from threadpoolctl import threadpool_limits
 
 from posteriori.meta import selection
 from posteriori.meta.selection import MODELS, select_model, table_model
@@ -26,8 +27,11 @@ def round_(n=300, seed=0):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Without Gaussian processes."""
+    """Without Gaussian processes, with three folds, and on one thread: fits are so small that threads would wait."""
     monkeypatch.setattr(selection, "_MOST_ROWS_OF_GP", 0)
+    monkeypatch.setattr(selection, "_FOLDS", 3)
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.mark.usefixtures("quick")

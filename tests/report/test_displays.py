@@ -269,7 +269,7 @@ def test_confusion_without_a_utility_is_the_confusion_matrix():
 
 
 def test_confusion_refuses_unknown_actions():
-    with pytest.raises(ValueError, match="'sell', which is none of the"):
+    with pytest.raises(ValueError, match="actions holds 'sell', which is not among the utility's actions 'collect'"):
         ConfusionUtilityDisplay.from_predictions(["setosa"], ["sell"], PICK)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.metrics import accuracy_score, brier_score_loss, confusion_matrix, log_loss
@@ -69,6 +70,17 @@ def test_target_and_weights_by_the_names_of_columns(kind):
     assert values(found) == pytest.approx(values(po.evaluate(model, table, Y, sample_weight=WEIGHTS)))
     foreign = GaussianNB().fit(pd.DataFrame(X, columns=NAMES), Y)
     assert po.evaluate(foreign, frame(), "kind", sample_weight="w").scores["accuracy"].value > 0.9
+
+
+def test_rows_that_are_not_in_memory():
+    import dask.dataframe as dd
+
+    table = frame(pa.table)
+    model = po.SoftmaxRegression().fit(table, "kind", sample_weight="w")
+    expected = po.evaluate(model, table, "kind", sample_weight="w")
+    for rows in (ds.dataset(table), dd.from_pandas(frame(), npartitions=2)):
+        found = po.evaluate(model, rows, "kind", sample_weight="w")
+        assert values(found) == pytest.approx(values(expected), rel=1e-9)
 
 
 def test_known_probabilities_are_not_computed_again():

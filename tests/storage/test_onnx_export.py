@@ -161,7 +161,7 @@ def test_one_feature():
     X, y = simulated(3, D=1)
     models = [po.SoftmaxRegression()]
     models += [po.BayesianSoftmaxRegression(posterior=p) for p in ("full", "kronecker", "diagonal")]
-    models += [po.GaussianClassifier(c, estimate=e) for c in COVARIANCES for e in ESTIMATES]
+    models += [po.GaussianClassifier(c, estimate=e, prior="evidence") for c in COVARIANCES for e in ESTIMATES]
     for model in models:
         check(fitted(make_pipeline(StandardScaler(), model), X, y), X)
 

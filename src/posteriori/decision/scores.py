@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from sklearn.isotonic import isotonic_regression
 
 from posteriori.decision.decisions import distributions
-from posteriori.decision.utility import Utility, codes_of, places
+from posteriori.decision.utility import Utility, action_places, codes_of, places
 from posteriori.parameters import require_count
 
 __all__ = [
@@ -287,14 +287,14 @@ def realised_utility(y: Any, actions: Any, utility: Utility, *, X: Any = None, s
     -2.5
     """
     U, states = _utilities(y, utility, X)
-    taken = places(actions, utility.actions)
+    taken = action_places(actions, utility)
     return float(np.average(_at(U, states, taken), weights=sample_weight))
 
 
 def regret(y: Any, actions: Any, utility: Utility, *, X: Any = None, sample_weight: Any = None) -> float:
     """Mean utility that the actions taken lost against those that one would have taken knowing the states."""
     U, states = _utilities(y, utility, X)
-    taken = places(actions, utility.actions)
+    taken = action_places(actions, utility)
     rows = U[states] if U.ndim == 2 else U[np.arange(len(states)), states]
     return float(np.average(rows.max(axis=1) - _at(U, states, taken), weights=sample_weight))
 

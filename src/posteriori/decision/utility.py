@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Utility", "codes_of", "places"]
+__all__ = ["Utility", "action_places", "codes_of", "places"]
 
 Names = Sequence[Any] | np.ndarray
 
@@ -219,25 +219,31 @@ class _Reordered:
         return self.utility.of_rows(rows)[:, self.order]
 
 
-def codes_of(labels: Any, classes: np.ndarray) -> np.ndarray:
-    """The place of each label among the classes, (n,)."""
+def codes_of(labels: Any, classes: np.ndarray, *, argument: str = "y", among: str = "classes") -> np.ndarray:
+    """The place of each label among the classes, (n,); `argument` and `among` are what a message calls them."""
     values = np.asarray(labels)
     index = {label: k for k, label in enumerate(classes.tolist())}
     try:
         return np.array([index[label] for label in values.ravel().tolist()], dtype=np.intp)
     except KeyError as error:
         raise ValueError(
-            f"y holds {error.args[0]!r}, which is not among the classes {_list(classes.tolist())}."
+            f"{argument} holds {error.args[0]!r}, which is not among the {among} {_list(classes.tolist())}."
         ) from None
 
 
-def places(labels: Any, names: np.ndarray) -> np.ndarray:
+def places(labels: Any, names: np.ndarray, **words: str) -> np.ndarray:
     """Places of labels among names that may come from a file: labels and names that read the same are the same."""
     values = np.asarray(labels).ravel().tolist()
     known = set(names.tolist())
     if all(label in known for label in set(values)):
-        return codes_of(labels, names)
-    return codes_of([str(label) for label in values], np.array([str(name) for name in names.tolist()], dtype=object))
+        return codes_of(labels, names, **words)
+    texts = np.array([str(name) for name in names.tolist()], dtype=object)
+    return codes_of([str(label) for label in values], texts, **words)
+
+
+def action_places(actions: Any, utility: Utility) -> np.ndarray:
+    """Places of actions taken among those of a utility, (n,)."""
+    return places(actions, utility.actions, argument="actions", among="utility's actions")
 
 
 def _names(names: Any, argument: str) -> np.ndarray:

@@ -180,12 +180,16 @@ def _named(models: Any) -> dict[str, Any]:
             named[name if number == 1 else f"{name} {number}"] = model
     else:
         raise TypeError(f"models is a {type(models).__name__}: pass a list of classifiers, or a dict of names to them.")
-    if not named:
+    _require_classifiers(named)
+    return named
+
+
+def _require_classifiers(models: Mapping[str, Any]) -> None:
+    if not models:
         raise ValueError("models is empty: pass at least one classifier.")
-    for name, model in named.items():
+    for name, model in models.items():
         if not (hasattr(model, "fit") and hasattr(model, "predict_proba")):
             raise TypeError(f"The model {name!r} has no fit or no predict_proba: the log-loss needs probabilities.")
-    return named
 
 
 def _splits(cv: Any, X: Any, labels: np.ndarray, random_state: Any) -> Splits:

@@ -13,7 +13,7 @@ import numpy as np
 from posteriori.decision import Utility, decide
 from posteriori.decision.decisions import distributions
 from posteriori.decision.scores import CalibrationBins, calibration_bins, labels_and_weights
-from posteriori.decision.utility import codes_of, places
+from posteriori.decision.utility import action_places, codes_of, places
 
 __all__ = ["ConfusionUtilityDisplay", "DecisionRegionDisplay", "ReliabilityDisplay", "UtilityCurveDisplay"]
 
@@ -198,7 +198,7 @@ class ConfusionUtilityDisplay(_Display):
         assert utility.matrix is not None
         counts = np.zeros(utility.matrix.shape)
         weights = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        np.add.at(counts, (places(y, utility.states), places(actions, utility.actions)), weights)
+        np.add.at(counts, (places(y, utility.states), action_places(actions, utility)), weights)
         return cls(counts, utility.matrix, utility.states, utility.actions).plot(ax)
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -79,13 +80,8 @@ class Newton(Solver):
                 if n_left == 0:
                     return Status.SEPARATED
             elif gap <= max(tol, _ROUNDING) * abs(now.value):
-                ending = directions.full_step(now, step) if thorough else None
-                if ending is None:
-                    return Status.CONVERGED
-                now, left = ending
-                yield Iterate(*now, min(gap, left))
-                # a step that leaves much of the decrement was no end but one of many along a tail of the likelihood
-                if left <= max(0.05 * gap, _ROUNDING * abs(now.value)):
+                ended, now = yield from _end(directions, now, step, thorough)
+                if ended:
                     return Status.CONVERGED
                 gap_before = gap
                 continue
@@ -155,6 +151,21 @@ class _Directions:
         )
         self.precondition.learn(step.n_products, rtol)
         return step
+
+
+def _end(
+    directions: _Directions, now: NewtonPoint, step: NewtonStep, thorough: bool
+) -> Generator[Iterate, None, tuple[bool, NewtonPoint]]:
+    """End where the decrement is within the tolerance, after one more step if that is cheap: whether it ended, where.
+
+    A step that leaves much of the decrement was not an end but one of many along a tail of the likelihood.
+    """
+    found = directions.full_step(now, step) if thorough else None
+    if found is None:
+        return True, now
+    now, left = found
+    yield Iterate(*now, min(step.decrement, left))
+    return left <= max(0.05 * step.decrement, _ROUNDING * abs(now.value)), now
 
 
 def _next_tolerance(rtol: float, gap: float, gap_before: float) -> float:
