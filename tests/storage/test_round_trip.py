@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,20 @@ def test_bayesian_softmax(given: dict[str, Any], tmp_path: Path) -> None:
 _COVARIANCES = ["auto", "full", "diagonal", "spherical", "tied", "tied_diagonal"]
 
 
-@pytest.mark.parametrize("estimate", ["bayes", "map", "mle"])
-@pytest.mark.parametrize("covariance", _COVARIANCES)
+_QUICK = [*product(_COVARIANCES, ["bayes"]), ("tied", "map"), ("tied_diagonal", "mle"), ("full", "mle")]
+
+
+@pytest.mark.parametrize(
+    ("covariance", "estimate"),
+    [
+        *_QUICK,
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in product(_COVARIANCES, ["map", "mle"])
+            if case not in _QUICK
+        ),
+    ],
+)
 def test_gaussian(covariance: str, estimate: str, tmp_path: Path) -> None:
     model = fitted(po.GaussianClassifier(covariance, estimate=estimate, prior="evidence"))
     other = stored(model, tmp_path)
