@@ -8,7 +8,7 @@ from hypothesis import settings
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 settings.register_profile("quick", max_examples=15, deadline=None)
-settings.register_profile("thorough", max_examples=200, deadline=None)
+settings.register_profile("thorough", max_examples=100, deadline=None)
 
 
 def is_thorough(config):
