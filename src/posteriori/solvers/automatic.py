@@ -56,20 +56,20 @@ def _sample_start(
     their optimum that they differ from all rows by chance.
     """
     size, theta, before = problem.start_rows, start, None
-    served = Precondition(problem.sample(size))
+    of_sample = Precondition(problem.sample(size))
     while True:
         rough = 0.1 * theta.size / size
-        best, status, trace = run(_quasi_newton(problem.sample(size), theta, rough, served), 100)
+        best, status, trace = run(_quasi_newton(problem.sample(size), theta, rough, of_sample), 100)
         theta, before = best.theta, trace[0].objective if before is None else before
         if status is Status.INTERRUPTED:
             return theta, precondition, True
         size *= _GROWTH
         if 2 * size > problem.n_rows:
             break
-        served = served.serve(problem.sample(size), theta)
+        of_sample = of_sample.for_larger(problem.sample(size), theta)
     if problem.value_gradient(theta)[0] > before:
         return start, precondition, False
-    return theta, served.serve(problem, theta), False
+    return theta, of_sample.for_larger(problem, theta), False
 
 
 def _quasi_newton(

@@ -149,7 +149,7 @@ class _Directions:
             enough * abs(now.value),
             *_noise(self.problem, now.value, now.gradient),
         )
-        self.precondition.learn(step.n_products, rtol)
+        self.precondition.count_products(step.n_products, rtol)
         return step
 
 
