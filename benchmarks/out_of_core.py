@@ -94,7 +94,7 @@ def measured(fit: str, path: str) -> dict[str, Any]:
 
     import posteriori as po
     from benchmarks.turns import timed
-    from posteriori.cli.rows import peak_memory
+    from posteriori.cli.memory import peak_memory
 
     makers = {
         "softmax": po.SoftmaxRegression,

@@ -1,5 +1,7 @@
 """A fitted model gives the same answer for the same rows, whatever holds them."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -75,10 +77,7 @@ METHODS = (
 )
 MODELS = {
     "softmax": lambda: po.SoftmaxRegression(),
-    "bayes, quasi": lambda: po.BayesianSoftmaxRegression(),
-    "bayes, sample": lambda: po.BayesianSoftmaxRegression(predictive="sample", n_draws=50),
-    "bayes, probit": lambda: po.BayesianSoftmaxRegression(predictive="probit"),
-    "bayes, plugin": lambda: po.BayesianSoftmaxRegression(predictive="plugin"),
+    "bayes": lambda: po.BayesianSoftmaxRegression(n_draws=50),
     "bayes, kronecker": lambda: po.BayesianSoftmaxRegression(posterior="kronecker"),
     "bayes, diagonal": lambda: po.BayesianSoftmaxRegression(posterior="diagonal"),
     "bayes, importance": lambda: po.BayesianSoftmaxRegression(approximation="importance", n_draws=200),
@@ -86,7 +85,8 @@ MODELS = {
     "gaussian, tied": lambda: po.GaussianClassifier("tied", estimate="map"),
     "gp": lambda: po.GPClassifier(n_inducing=16, max_iter=3, calibrate=False),
 }
-SLOW = {"gaussian", "bayes, sample", "bayes, probit", "bayes, plugin", "bayes, diagonal", "bayes, importance", "gp"}
+SETTINGS = {"bayes": [{"predictive": predictive} for predictive in ("quasi", "sample", "probit", "plugin")]}
+"""Settings that change predictions of the same fit."""
 IN_MEMORY = {"gp"}
 """Models that refuse rows which are not in memory."""
 NOT_IN_MEMORY = {"dask", "data set", "dask frame"}
@@ -101,29 +101,42 @@ def answers(model, rows, methods=METHODS):
     return out
 
 
+ALL_FITS = pytest.mark.slow
+"""Fits with every container in memory; else with the first two: arrays dense and sparse, tables of two kinds."""
+
+
 @pytest.mark.usefixtures("_cpu_as_gpu")
 @pytest.mark.filterwarnings("ignore::posteriori.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::posteriori.exceptions.ApproximationWarning")
 @pytest.mark.parametrize("kinds", [UNNAMED, NAMED], ids=["arrays", "tables"])
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in MODELS]
-)
-def test_every_container_of_the_same_rows_gets_the_same_answer(name, kinds):
+@pytest.mark.parametrize("n_fits", [2, pytest.param(9, marks=ALL_FITS)])
+@pytest.mark.parametrize("name", [pytest.param("gp", marks=pytest.mark.slow) if n == "gp" else n for n in MODELS])
+def test_every_container_of_the_same_rows_gets_the_same_answer(name, n_fits, kinds):
     usable = {kind: put for kind, put in kinds.items() if name not in IN_MEMORY or kind not in NOT_IN_MEMORY}
     fits = [kind for kind in usable if kind not in NOT_IN_MEMORY]  # a stream's fit is that of the same rows in memory
-    for fitted_with in fits[:1] if name in IN_MEMORY else fits:
-        # the first fit is asked everything with every container, the others the probabilities with their own
-        first = fitted_with == fits[0]
-        methods, asked = (METHODS, usable) if first else (METHODS[:1], [fitted_with])
+    for fitted_with in fits[:1] if name in IN_MEMORY else fits[:n_fits]:
         model = MODELS[name]().fit(usable[fitted_with](X), Y)
-        expected = answers(model, usable[fits[0]](X), methods)
-        assert "predict_proba" in expected
-        for asked_with in asked:
-            for method, values in answers(model, usable[asked_with](X), methods).items():
-                for value, other in zip(expected[method], values, strict=True):
-                    np.testing.assert_allclose(
-                        other, value, rtol=1e-10, atol=1e-10, err_msg=f"{method}: {fitted_with}, then {asked_with}"
-                    )
+        for options in SETTINGS.get(name, [{}]):
+            model.set_params(**options)
+            expected = answers(model, usable[fits[0]](X))
+            assert "predict_proba" in expected
+            for asked_with, put_new in usable.items():
+                words = f"{options} {fitted_with}, then {asked_with}"
+                for method, values in answers(model, put_new(X)).items():
+                    for value, other in zip(expected[method], values, strict=True):
+                        np.testing.assert_allclose(other, value, rtol=1e-10, atol=1e-10, err_msg=f"{method}: {words}")
+
+
+@pytest.mark.usefixtures("_cpu_as_gpu")
+def test_a_gaussian_process_is_asked_with_every_container_in_memory():
+    """A stored one, of four features without names."""
+    pytest.importorskip("jax")
+    model = po.load(Path(__file__).parent / "storage" / "golden" / "format-1" / "gp.safetensors")
+    rows = X[:, :4] * [1.0, 0.2, 1.0, 1.0]
+    expected = model.predict_proba(rows)
+    for kind, put in UNNAMED.items():
+        if kind not in NOT_IN_MEMORY:
+            np.testing.assert_allclose(model.predict_proba(put(rows)), expected, rtol=1e-10, atol=1e-10, err_msg=kind)
 
 
 def test_a_dense_fit_is_asked_with_sparse_rows_that_overflow():

@@ -56,5 +56,5 @@ def test_a_link_keeps_pointing_to_the_file(tmp_path):
 
 
 def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(OSError, match="no regular file"), replacing(tmp_path):
+    with pytest.raises(OSError, match="not a regular file"), replacing(tmp_path):
         pass

@@ -34,20 +34,26 @@ _HOME = {
     "DeepGPClassifier": "posteriori.gp.deep_classifier",
     "GPClassifier": "posteriori.gp.classifier",
     "ConformalClassifier": "posteriori.meta.conformal_classifier",
-    "ConfusionUtilityDisplay": "posteriori.report",
-    "DecisionRegionDisplay": "posteriori.report",
+    "Comparison": "posteriori.meta.comparison",
+    "ConfusionUtilityDisplay": "posteriori.reports",
+    "DecisionRegionDisplay": "posteriori.reports",
     "Decisions": "posteriori.decision",
-    "ReliabilityDisplay": "posteriori.report",
-    "UtilityCurveDisplay": "posteriori.report",
+    "Evaluation": "posteriori.reports",
+    "ReliabilityDisplay": "posteriori.reports",
+    "Report": "posteriori.reports",
+    "UtilityCurveDisplay": "posteriori.reports",
     "Utility": "posteriori.decision",
+    "compare": "posteriori.meta.comparison",
     "decide": "posteriori.decision",
+    "evaluate": "posteriori.reports",
     "UtilityClassifier": "posteriori.meta.utility_classifier",
     "TableEncoder": "posteriori.tables.encoder",
     "load": "posteriori.storage",
     "predict_to": "posteriori.meta.predict_to",
+    "report": "posteriori.reports",
     "save": "posteriori.storage",
     "to_onnx": "posteriori.storage.onnx_export",
-    "walkthrough": "posteriori.report",
+    "walkthrough": "posteriori.reports",
 }
 
 __all__ = [
@@ -55,12 +61,14 @@ __all__ = [
     "ApproximationWarning",
     "BayesianSoftmaxRegression",
     "CalibratedClassifier",
+    "Comparison",
     "ConformalClassifier",
     "ConfusionUtilityDisplay",
     "ConvergenceWarning",
     "DecisionRegionDisplay",
     "Decisions",
     "DeepGPClassifier",
+    "Evaluation",
     "GPClassifier",
     "GaussianClassifier",
     "GaussianPrior",
@@ -68,6 +76,7 @@ __all__ = [
     "Newton",
     "NormalInverseWishartPrior",
     "ReliabilityDisplay",
+    "Report",
     "RidgePrior",
     "SeparationWarning",
     "SingularWarning",
@@ -82,10 +91,13 @@ __all__ = [
     "UtilityClassifier",
     "UtilityCurveDisplay",
     "__version__",
+    "compare",
     "decide",
+    "evaluate",
     "kernels",
     "load",
     "predict_to",
+    "report",
     "save",
     "to_onnx",
     "walkthrough",
@@ -106,14 +118,19 @@ if TYPE_CHECKING:
     from posteriori.gp.classifier import GPClassifier
     from posteriori.gp.deep_classifier import DeepGPClassifier
     from posteriori.meta.calibrated_classifier import CalibratedClassifier
+    from posteriori.meta.comparison import Comparison, compare
     from posteriori.meta.conformal_classifier import ConformalClassifier
     from posteriori.meta.predict_to import predict_to
     from posteriori.meta.utility_classifier import UtilityClassifier
-    from posteriori.report import (
+    from posteriori.reports import (
         ConfusionUtilityDisplay,
         DecisionRegionDisplay,
+        Evaluation,
         ReliabilityDisplay,
+        Report,
         UtilityCurveDisplay,
+        evaluate,
+        report,
         walkthrough,
     )
     from posteriori.softmax.bayesian import BayesianSoftmaxRegression

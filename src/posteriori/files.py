@@ -16,7 +16,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A new name beside `path` to write to; it takes the place of `path` at the end, unless something went wrong."""
     path = Path(path).resolve()  # a link keeps pointing to the file
     if path.exists() and not path.is_file():
-        raise OSError(None, "it is no regular file", str(path))
+        raise OSError(None, "it is not a regular file", str(path))
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     os.close(handle)
     temporary = Path(name)

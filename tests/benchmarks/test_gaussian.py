@@ -130,6 +130,7 @@ def test_speed_is_the_median_ratio_to_the_peer_with_its_better_number_of_threads
     assert default[5:] == ["all defaults", "5", "", "", "", "", ""]
 
 
+@pytest.mark.slow
 def test_all_contenders_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(problems.GAUSSIAN, "tiny", tiny)
     gaussian_speed.run(("tiny",), tmp_path, quick=True)

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import posteriori as po
-from posteriori.cli import app, rows
+from posteriori.cli import app, inputs
+from posteriori.meta.selection import select_model
 
 TARGET = "species"
 
@@ -32,6 +33,11 @@ def fails(*arguments, code=2):
     assert "Traceback" not in result.output
     assert result.stdout == ""
     return " ".join(result.stderr.split())
+
+
+def words(text):
+    """The text with one space between words, however its lines were broken."""
+    return " ".join(text.split())
 
 
 @pytest.fixture(scope="module")
@@ -80,25 +86,34 @@ def test_fit_without_a_file_says_so(folder):
 
 
 def test_fit_for_programs(folder):
-    said = json.loads(ok("fit", folder / "train.csv", "--target", TARGET, "--model", "bayes", "--json").stdout)
+    printed = json.loads(ok("fit", folder / "train.csv", "--target", TARGET, "--model", "bayes", "--json").stdout)
     train = pd.read_csv(folder / "train.csv")
-    assert said["model"] == "bayes"
-    assert said["rows"] == len(train)
-    assert said["classes"] == train[TARGET].value_counts().to_dict()
-    assert {column["column"] for column in said["columns"]} == set(train.columns) - {TARGET}
-    assert said["stored"] is None
-    assert np.isfinite(said["log_evidence"])
-    assert 0.9 < said["training"]["accuracy"] <= 1.0
+    assert printed["model"] == "bayes"
+    assert printed["rows"] == len(train)
+    assert printed["classes"] == train[TARGET].value_counts().to_dict()
+    assert {column["column"] for column in printed["columns"]} == set(train.columns) - {TARGET}
+    assert printed["stored"] is None
+    assert np.isfinite(printed["log_evidence"])
+    assert 0.9 < printed["training"]["accuracy"] <= 1.0
 
 
 def test_fit_chooses_and_says_why(folder, monkeypatch):
     monkeypatch.setattr("posteriori.meta.selection._MOST_ROWS_OF_GP", 0)
+    found = []
+
+    def select_once(*arguments, **options):
+        found.append(found[0] if found else select_model(*arguments, **options))
+        return found[-1]
+
+    monkeypatch.setattr("posteriori.cli.fit.select_model", select_once)
     result = ok("fit", folder / "train.csv", "--target", TARGET)
-    said = json.loads(ok("fit", folder / "train.csv", "--target", TARGET, "--json").stdout)
-    assert said["choice"]["candidates"][0]["behind"] == 0.0
-    assert {candidate["name"] for candidate in said["choice"]["candidates"]} == {"softmax", "bayes", "gaussian"}
-    assert "230 rows held out" in said["choice"]["reason"]
-    assert " ".join(f"Model: {said['model']}, {said['choice']['reason']}.".split()) in " ".join(result.stdout.split())
+    printed = json.loads(ok("fit", folder / "train.csv", "--target", TARGET, "--json").stdout)
+    assert printed["choice"]["candidates"][0]["behind"] == 0.0
+    assert {candidate["name"] for candidate in printed["choice"]["candidates"]} == {"softmax", "bayes", "gaussian"}
+    assert "230 rows held out" in printed["choice"]["reason"]
+    assert " ".join(f"Model: {printed['model']}, {printed['choice']['reason']}.".split()) in " ".join(
+        result.stdout.split()
+    )
 
 
 def test_columns_are_left_out_and_rows_weighed(folder, tmp_path):
@@ -147,37 +162,39 @@ def test_a_target_of_numbers_with_gaps(tmp_path):
 
 def test_evaluate(folder, model):
     test = pd.read_csv(folder / "test.csv")
-    said = json.loads(ok("evaluate", folder / "penguins.model", folder / "test.csv", "--json").stdout)
+    printed = json.loads(ok("evaluate", folder / "penguins.model", folder / "test.csv", "--json").stdout)
     P = model.predict_proba(test)
     truth = np.searchsorted(model.classes_, test[TARGET])
-    assert said["scores"]["log_loss"]["value"] == pytest.approx(-np.log(P[np.arange(len(P)), truth]).mean(), rel=1e-12)
-    assert said["scores"]["accuracy"]["value"] == (P.argmax(axis=1) == truth).mean()
+    assert printed["scores"]["log_loss"]["value"] == pytest.approx(
+        -np.log(P[np.arange(len(P)), truth]).mean(), rel=1e-12
+    )
+    assert printed["scores"]["accuracy"]["value"] == (P.argmax(axis=1) == truth).mean()
     result = ok("evaluate", folder / "penguins.model", folder / "test.csv")
-    assert f"{said['scores']['log_loss']['value']:.4f}" in result.stdout
+    assert f"{printed['scores']['log_loss']['value']:.4f}" in result.stdout
     assert "Chinstrap" in result.stdout
 
 
 def test_evaluate_by_utility(folder, model):
     test = pd.read_csv(folder / "test.csv")
     arguments = ("evaluate", folder / "penguins.model", folder / "test.csv", "--utility", folder / "utility.csv")
-    said = json.loads(ok(*arguments, "--json").stdout)["utility"]
+    printed = json.loads(ok(*arguments, "--json").stdout)["utility"]
     utility = po.Utility.from_csv(folder / "utility.csv")
     decisions = po.decide(model.predict_proba(test), utility, classes=model.classes_)
     U = pd.DataFrame(utility.matrix, index=utility.states, columns=utility.actions)
     realised = np.mean([U.loc[s, a] for s, a in zip(test[TARGET], decisions.actions, strict=True)])
-    assert said["realised"] == pytest.approx(realised)
-    assert sum(said["actions"].values()) == len(test)
-    assert f"{said['realised']:.4g} realised" in ok(*arguments).stdout
+    assert printed["realised"] == pytest.approx(realised)
+    assert sum(printed["actions"].values()) == len(test)
+    assert f"{printed['realised']:.4g} realised" in ok(*arguments).stdout
 
 
 def test_evaluate_with_a_report(folder, tmp_path):
     pytest.importorskip("altair")
     page = tmp_path / "report.html"
     arguments = ("evaluate", folder / "penguins.model", folder / "test.csv", "--report", page)
-    said = json.loads(ok(*arguments, "--json").stdout)
+    printed = json.loads(ok(*arguments, "--json").stdout)
     text = page.read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>")
-    assert f"{said['scores']['log_loss']['value']:.3f}" in text
+    assert f"{printed['scores']['log_loss']['value']:.3f}" in text
     assert str(page) in ok(*arguments).stdout.replace("\n", "")
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
@@ -199,7 +216,7 @@ def test_predict(folder, model, new, tmp_path, name):
 
 
 def test_rows_are_predicted_in_parts(folder, model, new, tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "_ROWS_AT_ONCE", 10)
+    monkeypatch.setattr(inputs, "_ROWS_AT_ONCE", 10)
     out = tmp_path / "p.parquet"
     ok("predict", folder / "penguins.model", folder / "new.csv", "--out", out)
     table = pd.read_parquet(out)
@@ -296,9 +313,9 @@ def test_what_should_not_happen_is_told_apart(folder, monkeypatch):
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr("posteriori.cli.fit.read_files", broken)
-    said = fails("fit", folder / "train.csv", "--target", TARGET, code=1)
-    assert "division by zero" in said
-    assert "--debug" in said
+    printed = fails("fit", folder / "train.csv", "--target", TARGET, code=1)
+    assert "division by zero" in printed
+    assert "--debug" in printed
 
 
 def test_every_command_has_help_with_examples():

@@ -72,7 +72,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
             ("--out", "/no/such/folder/file.md"),
             "Error: /no/such/folder/file.md cannot be written: No such file or directory.",
         ),
-        (("--out", "/"), "Error: / cannot be written: it is no regular file."),
+        (("--out", "/"), "Error: / cannot be written: it is not a regular file."),
     ],
 )
 def test_errors_are_one_sentence(arguments, message):

@@ -5,7 +5,7 @@ from math import ceil
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import betabinom, chisquare, kstest
 
@@ -198,7 +198,6 @@ def test_a_class_without_calibration_rows_is_never_excluded():
 
 @scores
 @pytest.mark.parametrize("rows", [wrong_model, heavy_ties])
-@settings(max_examples=30, deadline=None)
 @given(levels=st.tuples(st.floats(0.01, 0.99), st.floats(0.01, 0.99)), by_class=st.booleans(), seed=st.integers(0, 99))
 def test_a_stricter_level_takes_no_class_away(score, rows, levels, by_class, seed):
     P, y = rows(np.random.default_rng(seed), 120)

@@ -152,7 +152,7 @@ def test_a_path_may_be_text(tmp_path):
     assert Utility.from_csv(str(written(tmp_path, GOOD["plain"]))).states.tolist() == ["ill", "well"]
 
 
-NO_TABLE = "is no table of utilities: the first line must name the actions"
+NO_TABLE = "is not a table of utilities: the first line must name the actions"
 BAD = {
     "empty": ("", NO_TABLE),
     "blank": ("\n\n", NO_TABLE),
@@ -225,11 +225,11 @@ def test_true_and_false_match_their_names():
 
 
 MISMATCHES = {
-    "another": (["good", "bad", "tall"], "'tall' of the classes have no row, 'ugly' of the states are no classes"),
-    "one less": (["good", "bad"], "none of the classes have no row, 'ugly' of the states are no classes"),
-    "one more": ([*STATES, "tall"], "'tall' of the classes have no row, none of the states are no classes"),
-    "numbers": ([0, 1, 2], "0, 1, 2 of the classes have no row, 'good', 'bad', 'ugly' of the states"),
-    "many": (range(99), r"0, 1, 2, 3, 4, \.\.\. \(99 in all\) of the classes"),
+    "another": (["good", "bad", "tall"], "a row in the utility: 'tall'; states that are not classes: 'ugly'"),
+    "one less": (["good", "bad"], "a row in the utility: none; states that are not classes: 'ugly'"),
+    "one more": ([*STATES, "tall"], "a row in the utility: 'tall'; states that are not classes: none"),
+    "numbers": ([0, 1, 2], "in the utility: 0, 1, 2; states that are not classes: 'good', 'bad', 'ugly'"),
+    "many": (range(99), r"in the utility: 0, 1, 2, 3, 4, \.\.\. \(99 in all\); states"),
     "twice": ([*STATES, "good"], "more than once"),
 }
 

@@ -18,13 +18,23 @@ def one_thread():
 @parametrize_with_checks(
     [
         UtilityClassifier(LogisticRegression()),  # with the zero-one utility
-        UtilityClassifier(GaussianClassifier("tied", estimate="map")),
-        *(
-            CalibratedClassifier(LogisticRegression(), method=method, cv=2)
-            for method in ("temperature", "vector", "dirichlet", "isotonic")
-        ),
+        CalibratedClassifier(LogisticRegression(), cv=2),
         ConformalClassifier(LogisticRegression()),
     ]
 )
 def test_sklearn_compatible(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        UtilityClassifier(GaussianClassifier("tied", estimate="map")),
+        *(
+            CalibratedClassifier(LogisticRegression(), method=method, cv=2)
+            for method in ("vector", "dirichlet", "isotonic")
+        ),
+    ]
+)
+def test_other_methods_are_sklearn_compatible(estimator, check):
     check(estimator)

@@ -232,7 +232,7 @@ def test_calibrating_needs_a_fitted_estimator_and_its_classes():
     model = ConformalClassifier(GaussianNB())
     with pytest.raises(NotFittedError, match="not fitted"):
         model.calibrate(GaussianNB(), X, Y)
-    with pytest.raises(ValueError, match="y holds 'virginica', which is none of the classes 'setosa', 'versicolor'"):
+    with pytest.raises(ValueError, match="y holds 'virginica', which is not among the classes 'setosa', 'versicolor'"):
         model.calibrate(GaussianNB().fit(X[:100], Y[:100]), X, Y)
     assert not hasattr(model, "estimator_")
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from threadpoolctl import threadpool_limits
 
-from posteriori.meta import selection as choosing
-from posteriori.meta.selection import MODELS, build, choose
+from posteriori.meta import selection
+from posteriori.meta.selection import MODELS, select_model, table_model
 
 
 def straight(n=240, seed=0):
@@ -24,44 +25,42 @@ def round_(n=300, seed=0):
     return pa.table({"a": radius * np.cos(angle), "b": radius * np.sin(angle), "kind": np.arange(n) % 2})
 
 
-def chosen(table, target="kind", **options):
-    y = np.asarray(table[target])
-    return choose(lambda rows: table.take(pa.array(rows)), y, target, **options)
-
-
 @pytest.fixture
 def quick(monkeypatch):
-    """Without Gaussian processes."""
-    monkeypatch.setattr(choosing, "_MOST_ROWS_OF_GP", 0)
+    """Without Gaussian processes, with three folds, and on one thread: fits are so small that threads would wait."""
+    monkeypatch.setattr(selection, "_MOST_ROWS_OF_GP", 0)
+    monkeypatch.setattr(selection, "_FOLDS", 3)
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.mark.usefixtures("quick")
 def test_straight_borders_take_a_linear_model():
-    choice = chosen(straight())
-    assert choice.name == "bayes"
-    losses = {candidate.name: candidate.log_loss for candidate in choice.candidates}
+    found = select_model(straight(), "kind")
+    assert found.name == "bayes"
+    losses = {model.name: model.log_loss for model in found.comparison.models}
     assert set(losses) == {"softmax", "bayes", "gaussian"}
-    assert [c.log_loss for c in choice.candidates] == sorted(losses.values())
-    assert choice.candidates[0].behind == choice.candidates[0].error == 0.0
-    assert "240 rows held out" in choice.reason
+    assert [c.log_loss for c in found.comparison.models] == sorted(losses.values())
+    assert found.comparison.models[0].difference == found.comparison.models[0].difference_error == 0.0
+    assert "240 rows held out" in found.reason
 
 
 @pytest.mark.usefixtures("quick")
 def test_round_borders_do_not():
-    choice = chosen(round_())
-    assert choice.name == "gaussian"
-    losses = {candidate.name: candidate.log_loss for candidate in choice.candidates}
+    found = select_model(round_(), "kind")
+    assert found.name == "gaussian"
+    losses = {model.name: model.log_loss for model in found.comparison.models}
     assert losses["gaussian"] < 0.5 * losses["softmax"]
-    assert choice.reason == "lowest log-loss on 300 rows held out"
+    assert found.reason == "lowest log-loss on 300 rows held out"
 
 
 @pytest.mark.usefixtures("quick")
 def test_it_is_the_same_every_time_and_depends_on_the_seed():
-    first, again, other = (chosen(straight(90), random_state=seed) for seed in (1, 1, 2))
-    assert [(c.name, c.log_loss, c.error) for c in first.candidates] == [
-        (c.name, c.log_loss, c.error) for c in again.candidates
+    first, again, other = (select_model(straight(45), "kind", random_state=seed) for seed in (1, 1, 2))
+    assert [(c.name, c.log_loss, c.difference_error) for c in first.comparison.models] == [
+        (c.name, c.log_loss, c.difference_error) for c in again.comparison.models
     ]
-    assert first.candidates[0].log_loss != other.candidates[0].log_loss
+    assert first.comparison.models[0].log_loss != other.comparison.models[0].log_loss
 
 
 @pytest.mark.usefixtures("quick")
@@ -69,22 +68,22 @@ def test_a_class_of_one_row_is_no_obstacle():
     table = straight(60)
     kinds = table["kind"].to_pylist()
     kinds[7] = "rare"
-    choice = chosen(table.set_column(2, "kind", pa.array(kinds)))
-    assert choice.name in MODELS
-    assert all(np.isfinite(c.log_loss) for c in choice.candidates)
+    found = select_model(table.set_column(2, "kind", pa.array(kinds)), "kind")
+    assert found.name in MODELS
+    assert all(np.isfinite(c.log_loss) for c in found.comparison.models)
 
 
 def test_many_rows_are_held_out_once(monkeypatch):
-    monkeypatch.setattr(choosing, "_ROWS_HELD_OUT_ONCE", 100)
+    monkeypatch.setattr(selection, "_ROWS_HELD_OUT_ONCE", 100)
     y = np.arange(150) % 3
-    splits = choosing._splits(y, 0)
+    splits = selection._selection_folds(y, 0)
     assert len(splits) == 1
     assert len(splits[0][1]) == 30
 
 
 def test_models_have_names():
     for name, kind in MODELS.items():
-        model = build(name, random_state=3)
+        model = table_model(name, random_state=3)
         assert type(model[-1]) is kind
     with pytest.raises(ValueError, match="model='svm' is unknown: use one of softmax, bayes"):
-        build("svm")
+        table_model("svm")

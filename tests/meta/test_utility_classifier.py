@@ -336,7 +336,7 @@ def test_wrong_arguments_are_refused_and_nothing_is_fitted():
         "states": (
             UtilityClassifier(GaussianNB(), Utility.zero_one(["setosa", "rosa"])),
             ValueError,
-            "'versicolor', 'virginica' of the classes have no row, 'rosa' of the states are no classes",
+            "in the utility: 'versicolor', 'virginica'; states that are not classes: 'rosa'",
         ),
     }
     for model, error, match in wrong.values():
@@ -358,7 +358,7 @@ def test_utilities_of_other_rows_classes_or_actions_are_refused():
             method(X, EACH[:9])
         with pytest.raises(ValueError, match=r"shape \(150, 2, 4\): 3 states \(rows\) and 4 actions"):
             method(X, EACH[:, :2])
-        with pytest.raises(ValueError, match="'rose' of the states are no classes"):
+        with pytest.raises(ValueError, match="states that are not classes: 'rose'"):
             method(X, Utility.zero_one([*CLASSES, "rose"]))
     with pytest.raises(ValueError, match="that of 9 rows, and there are 150"):
         model.score(X, Y, utility=EACH[:9])
@@ -366,7 +366,7 @@ def test_utilities_of_other_rows_classes_or_actions_are_refused():
 
 def test_labels_that_are_no_classes_have_no_score():
     model = UtilityClassifier(GaussianNB(), PICK).fit(X, Y)
-    with pytest.raises(ValueError, match="y holds 'rose', which is none of the classes 'setosa', 'versicolor'"):
+    with pytest.raises(ValueError, match="y holds 'rose', which is not among the classes 'setosa', 'versicolor'"):
         model.score(X, np.where(Y == "setosa", "rose", Y))
 
 

@@ -108,7 +108,7 @@ SCRIPT = """
     import sys
     import numpy as np, pyarrow as pa, pyarrow.dataset as ds, pyarrow.parquet as pq
     import posteriori as po
-    from posteriori.cli.rows import peak_memory
+    from posteriori.cli.memory import peak_memory
 
     path, rng = sys.argv[1] + "/rows.parquet", np.random.default_rng(0)
     schema = pa.schema([*((f"x{d}", pa.float32()) for d in range(20)), ("y", pa.int8())])

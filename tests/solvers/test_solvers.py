@@ -283,8 +283,15 @@ def test_the_last_epoch_counts():
     np.testing.assert_allclose(by_epochs, by_limit, atol=1e-12)
 
 
-@pytest.mark.parametrize("solver", [Newton(exact=True), Newton(exact=False), LBFGS(), Automatic()], ids=repr)
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("solver", "alpha"),
+    [
+        *((solver, 0.5) for solver in (Newton(exact=True), Newton(exact=False), LBFGS(), Automatic())),
+        (LBFGS(), 0.0),
+        *(pytest.param(s, 0.0, marks=pytest.mark.slow) for s in (Newton(exact=True), Newton(exact=False), Automatic())),
+    ],
+    ids=str,
+)
 def test_saturated_start(solver, alpha):
     """Where all probabilities are 0 or 1 there is no curvature to go by; a warm start may be there."""
     case = soft_targets(200, 3, 3, alpha=alpha, start=1e4)

@@ -83,7 +83,7 @@ def test_what_stands_in_the_header_cannot_move_the_digest(tmp_path: Path) -> Non
         (b"", "it is not in the safetensors format"),
         (b"\x00" * 7, "it is not in the safetensors format"),
         (pickle.dumps({"a": 1}), "it is not in the safetensors format"),
-        (b"PK\x03\x04" + b"\x00" * 4 + b"zip", "is cut short, or no model"),
+        (b"PK\x03\x04" + b"\x00" * 4 + b"zip", "is cut short, or not a model"),
         (struct.pack("<Q", 2**63) + b"{}", "it is not in the safetensors format"),
         (struct.pack("<Q", 99_000_000) + b"{}", "its header alone would have 99000000"),
         (struct.pack("<Q", 2) + b"{]", "its header is not in JSON"),
@@ -92,7 +92,7 @@ def test_what_stands_in_the_header_cannot_move_the_digest(tmp_path: Path) -> Non
         (struct.pack("<Q", 10) + b'{"a": NaN}', "its header is not in JSON"),
         (struct.pack("<Q", 2_000_000) + b"[" * 2_000_000, "its header is not in JSON"),
         (struct.pack("<Q", 9_000) + b"9" * 9_000, "its header is not in JSON"),
-        (safetensors({"a": np.zeros(2)}), "is a safetensors file, but no model stored by posteriori"),
+        (safetensors({"a": np.zeros(2)}), "is a safetensors file, but not a model stored by posteriori"),
         (safetensors({"a": np.zeros(2)}, {"format": "pt"}), "its metadata lacks 'posteriori'"),
         (safetensors({}, {"posteriori": "x"}), "what its header says of the model cannot be read"),
         (safetensors({}, {"posteriori": "{}"}), "what its header says of the model cannot be read"),
@@ -220,7 +220,7 @@ def test_missing_tensors_and_wrong_shapes(path: Path) -> None:
         (missing, "cannot be read: the tensor 'coef_' is missing."),
         (turned, r"the tensor 'coef_' is float64 of shape \(4, 3\), and float64 of shape \(3, 4\) is needed."),
         (smaller, r"its coefficients have shape \(3, 2\), and there are 3 classes and 4 features."),
-        (no_model, "cannot be read: it holds no model."),
+        (no_model, "cannot be read: it does not hold a model."),
         (nonsense, "what is in it does not fit together"),
         (parameters, "what is in it does not fit together .*alfa"),
     ):
@@ -304,7 +304,7 @@ def test_places_that_cannot_be_written_or_read(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         save(po.SoftmaxRegression(), tmp_path / "no" / "model")
     assert caught.value.filename == str(tmp_path / "no" / "model")
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         save(po.SoftmaxRegression(), tmp_path)
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none")

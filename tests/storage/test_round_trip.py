@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +146,20 @@ def test_bayesian_softmax(given: dict[str, Any], tmp_path: Path) -> None:
 _COVARIANCES = ["auto", *STRUCTURES]
 
 
-@pytest.mark.parametrize("estimate", ["bayes", "map", "mle"])
-@pytest.mark.parametrize("covariance", _COVARIANCES)
+_QUICK = [*product(_COVARIANCES, ["bayes"]), ("tied", "map"), ("tied_diagonal", "mle"), ("full", "mle")]
+
+
+@pytest.mark.parametrize(
+    ("covariance", "estimate"),
+    [
+        *_QUICK,
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in product(_COVARIANCES, ["map", "mle"])
+            if case not in _QUICK
+        ),
+    ],
+)
 def test_gaussian(covariance: str, estimate: str, tmp_path: Path) -> None:
     model = fitted(po.GaussianClassifier(covariance, estimate=estimate, prior="evidence"))
     other = stored(model, tmp_path)
@@ -164,17 +177,24 @@ def test_gaussian_priors(prior: Any, tmp_path: Path) -> None:
     assert_same(model, stored(model, tmp_path))
 
 
+_GOLDEN = Path(__file__).parent / "golden" / "format-1"
+_PROCESSES = {
+    "argmax": lambda: load(_GOLDEN / "gp.safetensors"),
+    "deep": lambda: load(_GOLDEN / "deep_gp.safetensors"),
+    "softmax, fitted": lambda: fitted(
+        po.GPClassifier(kernels.RBF() + 0.3 * kernels.Linear(), likelihood="softmax", inference="vi", **SMALL)
+    ),
+    "argmax, fitted": lambda: fitted(po.GPClassifier(**SMALL)),
+    "deep, fitted": lambda: fitted(po.DeepGPClassifier((2,), **SMALL)),
+}
+_SLOW = ("deep", "softmax, fitted", "argmax, fitted", "deep, fitted")
+
+
 @pytest.mark.parametrize(
-    "model",
-    [
-        po.GPClassifier(**SMALL),
-        po.GPClassifier(kernels.RBF() + 0.3 * kernels.Linear(), likelihood="softmax", inference="vi", **SMALL),
-        po.DeepGPClassifier((2,), **SMALL),
-    ],
-    ids=["argmax", "softmax", "deep"],
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in _SLOW else name for name in _PROCESSES]
 )
-def test_gaussian_processes(model: Any, tmp_path: Path) -> None:
-    model = fitted(model)
+def test_gaussian_processes(name: str, tmp_path: Path) -> None:
+    model = _PROCESSES[name]()
     other = stored(model, tmp_path)
     assert_same(model, other)
     assert other.log_evidence_ == model.log_evidence_
@@ -188,17 +208,17 @@ def test_gaussian_processes(model: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(copied.predict_proba(X), P)
 
 
+@pytest.mark.slow
 def test_gradient_sites(tmp_path: Path) -> None:
     model = fitted(po.GPClassifier(inference="energy", **SMALL))
     np.testing.assert_array_equal(stored(model, tmp_path).predict_proba(X), model.predict_proba(X))
 
 
 def test_files_of_gaussian_processes_are_read_without_jax(tmp_path: Path) -> None:
-    golden = Path(__file__).parent / "golden" / "format-1"
     code = (
         "import sys; from posteriori.storage import describe, load\n"
-        f"for name in ('gp', 'deep_gp'):\n"
-        f"    path = {str(golden)!r} + '/' + name + '.safetensors'\n"
+        "for name in ('deep_gp', 'gp'):\n"
+        f"    path = {str(_GOLDEN)!r} + '/' + name + '.safetensors'\n"
         "    describe(path); load(path).get_params()\n"
         "assert 'jax' not in sys.modules\n"
         "import json, numpy as np; from tests.storage.cases import X\n"

@@ -18,8 +18,8 @@ class Markup(StrEnum):
     latex = "latex"
 
 
-class Model(StrEnum):
-    """What can be fitted."""
+class ModelName(StrEnum):
+    """Models that can be fitted, and auto, which chooses one."""
 
     auto = "auto"
     softmax = "softmax"
@@ -97,7 +97,9 @@ def demo(
 def fit(
     table: Tables,
     target: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the classes.")],
-    model: Annotated[Model, typer.Option(help="What to fit; auto compares them on rows held out.")] = Model.auto,
+    model: Annotated[
+        ModelName, typer.Option(help="What to fit; auto compares them on rows held out.")
+    ] = ModelName.auto,
     out: Annotated[str | None, typer.Option(metavar="FILE", help="Store the model in this file.")] = None,
     weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column with weights of the rows.")] = None,
     drop: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; repeatable.")] = None,
@@ -117,9 +119,9 @@ def fit(
         posteriori fit 'part-*.parquet' --target species --model bayes --drop island
     """
     from posteriori.cli.fit import run
-    from posteriori.cli.saying import told
+    from posteriori.cli.output import errors_as_sentences
 
-    with told(debug):
+    with errors_as_sentences(debug):
         run(table, target, model.value, out, weight, drop or [], seed, json)
 
 
@@ -150,9 +152,9 @@ def evaluate(
         posteriori evaluate penguins.model test.csv --report report.html
     """
     from posteriori.cli.evaluate import run
-    from posteriori.cli.saying import told
+    from posteriori.cli.output import errors_as_sentences
 
-    with told(debug):
+    with errors_as_sentences(debug):
         run(model, table, target, utility, report, json)
 
 
@@ -183,10 +185,10 @@ def predict(
 
         cat new.csv | posteriori predict penguins.model - --format jsonl
     """
+    from posteriori.cli.output import errors_as_sentences
     from posteriori.cli.predict import run
-    from posteriori.cli.saying import told
 
-    with told(debug):
+    with errors_as_sentences(debug):
         run(model, table, out, form and form.value, keep or [], interval, uncertainty)
 
 
@@ -218,9 +220,9 @@ def decide(
         posteriori decide patients.model new.csv --utility utility.csv --keep id --out actions.csv
     """
     from posteriori.cli.decide import run
-    from posteriori.cli.saying import told
+    from posteriori.cli.output import errors_as_sentences
 
-    with told(debug):
+    with errors_as_sentences(debug):
         run(model, table, utility, out, form and form.value, keep or [])
 
 

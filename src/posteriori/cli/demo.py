@@ -1,4 +1,4 @@
-"""The demo: three species of penguin told apart by four measurements, and what to do about it."""
+"""The demo: three species of penguins recognised by four measurements, and the decisions that follow."""
 
 import tempfile
 from importlib.resources import files
@@ -14,21 +14,20 @@ from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, log_loss
 
 from posteriori import BayesianSoftmaxRegression, SoftmaxRegression, Utility, decide
+from posteriori import report as write_report
+from posteriori.cli.output import plain_table
 from posteriori.decision.scores import realised_utility
-from posteriori.files import replacing
-from posteriori.report.evaluation import evaluate
-from posteriori.report.page import report_page
 
 TARGET = "species"
 FEATURES = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g"]
 
 
 WORTH_OF_MEASURING_AGAIN = 0.95
-"""Of a right name 1, of a wrong one 0."""
+"""A right name is worth 1, a wrong one 0."""
 
 
 def run(report: Path | None) -> None:
-    """Fit, print what is known and how well, decide, and write the report."""
+    """Fit two models, print their scores and decisions, and write the report."""
     train, test = load_penguins()
     model = SoftmaxRegression()
     start = perf_counter()
@@ -66,7 +65,7 @@ def run(report: Path | None) -> None:
         console.print("\nThe report needs Altair: pip install 'posteriori[report]'.", markup=False)
         return
     path = Path(tempfile.gettempdir()) / "posteriori-demo.html" if report is None else report
-    write_report(posterior, test, utility, path)
+    write_report(posterior, test, TARGET, path, title="Penguins held out", utility=utility)
     console.print(f"\nReport, in which these utilities can be edited:\n{path}", markup=False, soft_wrap=True)
 
 
@@ -82,7 +81,7 @@ def certificate_table(model: SoftmaxRegression, seconds: float) -> Table:
     """How far the fit can be from the optimum, and what it cost."""
     solution = model.solution_
     bound = "none" if solution.gap_bound is None else f"{solution.gap_bound:.1e}"
-    table = _table("", "", "")
+    table = plain_table("", "", "")
     table.show_header = False
     table.columns[2].justify = "left"
     table.add_row("objective J", f"{solution.objective:.6f}", "minus the log posterior, up to a constant")
@@ -94,9 +93,9 @@ def certificate_table(model: SoftmaxRegression, seconds: float) -> Table:
 
 
 def posterior_table(model: BayesianSoftmaxRegression, seconds: float) -> Table:
-    """What was chosen, and by which measure."""
+    """The approximation that was chosen, and by which measure."""
     solution = model.solution_
-    table = _table("", "", "")
+    table = plain_table("", "", "")
     table.show_header = False
     table.columns[1].justify = table.columns[2].justify = "left"
     table.add_row("log evidence", f"{model.log_evidence_:.2f}", f"after {len(solution.evidence_path)} precisions")
@@ -118,7 +117,7 @@ def score_table(
         "posterior": posterior.predict_proba(test),
         "class frequencies": baseline.predict_proba(test[FEATURES]),
     }
-    table = _table("", *probs)
+    table = plain_table("", *probs)
     classes = model.classes_
     table.add_row("accuracy", *(f"{accuracy_score(truth, classes[p.argmax(axis=1)]):.3f}" for p in probs.values()))
     table.add_row("log-loss", *(f"{log_loss(truth, p, labels=classes):.3f}" for p in probs.values()))
@@ -129,7 +128,7 @@ def coefficient_table(model: SoftmaxRegression, train: pd.DataFrame) -> Table:
     """Change of each logit when a feature grows by one standard deviation."""
     names = list(model.feature_names_in_)
     effects = model.coef_ * train[names].std(ddof=0).to_numpy()
-    table = _table("", *names)
+    table = plain_table("", *names)
     for species, row in zip(model.classes_, effects, strict=True):
         table.add_row(str(species), *(f"{effect:+.2f}" for effect in row))
     return table
@@ -142,7 +141,7 @@ def prediction_table(model: BayesianSoftmaxRegression, test: pd.DataFrame) -> Ta
     lower, upper = model.predict_interval(test)
     first = [int(np.argmax(truth == species)) for species in model.classes_]
     least_certain = int(probs.max(axis=1).argmin())
-    table = _table("truth", *(f"p({species})" for species in model.classes_))
+    table = plain_table("truth", *(f"p({species})" for species in model.classes_))
     for n in [*first, least_certain]:
         ends = zip(probs[n], lower[n], upper[n], strict=True)
         table.add_row(str(truth[n]), *(f"{p:.3f} ({low:.2f}-{high:.2f})" for p, low, high in ends))
@@ -152,28 +151,10 @@ def prediction_table(model: BayesianSoftmaxRegression, test: pd.DataFrame) -> Ta
 def decision_table(model: BayesianSoftmaxRegression, test: pd.DataFrame, utility: Utility) -> Table:
     """How often each action is the best, and what that was worth beside naming every penguin."""
     decisions = decide(model.predict_proba(test), utility, classes=model.classes_)
-    table = _table("action", "penguins", "realised utility")
+    table = plain_table("action", "penguins", "realised utility")
     for action in utility.actions:
         table.add_row(str(action), str(int((decisions.actions == action).sum())))
     named = model.predict(test)
     table.add_row("all", str(len(test)), f"{realised_utility(test[TARGET], decisions.actions, utility):.4f}")
     table.add_row("always a name", str(len(test)), f"{realised_utility(test[TARGET], named, utility):.4f}")
-    return table
-
-
-def write_report(model: BayesianSoftmaxRegression, test: pd.DataFrame, utility: Utility, path: Path) -> None:
-    """The evaluation as a page."""
-    judged = evaluate(test[TARGET], model.predict_proba(test), model.classes_)
-    page = report_page(
-        model, test, test[TARGET], judged, title="Penguins held out", model_name=type(model).__name__, utility=utility
-    )
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, padding=(0, 0, 0, 2), header_style="dim")
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="right")
     return table

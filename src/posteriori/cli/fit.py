@@ -10,18 +10,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
 
-from posteriori.cli.rows import counted, labels_of, peak_memory, require_columns, with_labels
-from posteriori.cli.saying import listed, note, said, say_json
-from posteriori.meta.selection import Choice, build, choose
-from posteriori.report.evaluation import evaluate
+from posteriori.cli.inputs import drop_unlabelled, require_columns
+from posteriori.cli.memory import peak_memory
+from posteriori.cli.output import plain_table, print_json, print_note, result_console
+from posteriori.meta.selection import Selection, select_model, table_model
+from posteriori.reports import evaluate
+from posteriori.rows.engines import take_rows
 from posteriori.storage import save
 from posteriori.tables.files import read_files
 
 _MOST_CLASSES = 12
 """Shown one by one."""
-_JUDGED = 50_000
-"""Rows of the fit whose predictions are judged, at most."""
+_MOST_SCORED = 50_000
+"""Rows of the fit whose predictions are scored."""
 
 
 def run(
@@ -34,123 +38,123 @@ def run(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Read, choose, fit, store, and say what came out."""
+    """Read the table, select a model, fit and store it, and print a summary."""
+    table = _read(tables, target, weight, drop)
+    counts = _count_values(table, target)
+    _require_classes(counts, table, target)
+    began = perf_counter()
+    selection = _select(table, target, weight, seed) if name == "auto" else None
+    name = name if selection is None else selection.name
+    model = _fit(name, table, target, weight, seed)
+    seconds = perf_counter() - began
+    if out is not None:
+        save(model, out)
+    summary = {
+        "model": name,
+        **_summary(model, table, counts, target, seed),
+        "seconds": round(seconds, 3),
+        "choice": None if selection is None else _selection_summary(selection),
+    }
+    if as_json:
+        print_json({**summary, "stored": out})
+    else:
+        _print(summary, selection)
+        where = f"\nStored in {out}." if out else "\nNot stored: give --out FILE to keep the model."
+        result_console().print(where, markup=False)
+
+
+def _read(tables: Sequence[str], target: str, weight: str | None, drop: Sequence[str]) -> pa.Table:
+    """The rows whose target is known, without the columns to leave out."""
     table = read_files(tables)
     require_columns(table, [target], "--target")
     require_columns(table, [] if weight is None else [weight], "--weight")
     require_columns(table, drop, "--drop")
-    table = with_labels(table.drop_columns([*drop]) if drop else table, target)
-    counts = counted(table, target)
-    _require_classes(counts, table, target)
+    return drop_unlabelled(table.drop_columns([*drop]) if drop else table, target)
 
-    began = perf_counter()
-    choice = None
-    if name == "auto":
-        if sys.stderr.isatty():
-            note("comparing models on rows held out; --model NAME does without.")
-        features = table if weight is None else table.drop_columns([weight])
-        labels = labels_of(table, target)
-        choice = choose(lambda rows: features.take(pa.array(rows)), labels, target, random_state=seed)
-        name = choice.name
-    model = build(name, random_state=seed, verbose=int(sys.stderr.isatty() and name in ("gp", "deep-gp")))
-    weights = {} if weight is None else {"model__sample_weight": weight}
-    if weight is not None:
-        model.set_params(encode__carry=(weight,))
-    model.fit(table, target, **weights)
-    seconds = perf_counter() - began
-    if out is not None:
-        save(model, out)
-    summary = _summary(model, table, counts, target, name, choice, seconds, seed)
-    if as_json:
-        say_json({**summary, "stored": out})
-    else:
-        _print(summary, choice)
-        said().print(f"\nStored in {out}." if out else "\nNot stored: give --out FILE to keep the model.", markup=False)
+
+def _count_values(table: pa.Table, column: str) -> dict[Any, int]:
+    """How often each value of a column occurs, in the order of the values."""
+    found = pc.value_counts(table[column])
+    pairs = zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
+    return dict(sorted(pairs, key=lambda pair: (str(type(pair[0])), pair[0])))
 
 
 def _require_classes(counts: dict[Any, int], table: pa.Table, target: str) -> None:
+    """Raise unless the target looks like a set of classes."""
     if len(counts) < 2:
         raise ValueError(f"{target!r} has one value only, {next(iter(counts))!r}: there is nothing to tell apart.")
     if pa.types.is_floating(table[target].type) and any(name != round(name) for name in counts):
-        raise ValueError(f"{target!r} holds numbers with fractions, which are no classes: choose another column.")
+        raise ValueError(f"{target!r} holds numbers with fractions, which are not classes: choose another column.")
     if len(counts) > 0.5 * table.num_rows and len(counts) > 20:
         raise ValueError(
-            f"{target!r} has {len(counts)} different values in {table.num_rows} rows: that is no set of classes, "
+            f"{target!r} has {len(counts)} different values in {table.num_rows} rows: that is not a set of classes, "
             "choose another column."
         )
 
 
-def _summary(
-    model: Any,
-    table: pa.Table,
-    counts: dict[Any, int],
-    target: str,
-    name: str,
-    choice: Choice | None,
-    seconds: float,
-    seed: int,
-) -> dict[str, Any]:
-    """What is to be said, in plain values."""
-    some = table
-    if table.num_rows > _JUDGED:
-        rows = np.random.default_rng(seed).choice(table.num_rows, _JUDGED, replace=False)
-        some = table.take(pa.array(np.sort(rows)))
-    judged = evaluate(labels_of(some, target), model.predict_proba(some), model.classes_)
-    inner = model[-1]
-    described = model[0].describe().reset_index()
+def _select(table: pa.Table, target: str, weight: str | None, seed: int) -> Selection:
+    if sys.stderr.isatty():
+        print_note("comparing models on rows held out; --model NAME does without.")
+    return select_model(table if weight is None else table.drop_columns([weight]), target, random_state=seed)
+
+
+def _fit(name: str, table: pa.Table, target: str, weight: str | None, seed: int) -> Any:
+    model = table_model(name, random_state=seed, verbose=int(sys.stderr.isatty() and name in ("gp", "deep-gp")))
+    if weight is None:
+        return model.fit(table, target)
+    return model.set_params(encode__carry=(weight,)).fit(table, target, model__sample_weight=weight)
+
+
+def _summary(model: Any, table: pa.Table, counts: dict[Any, int], target: str, seed: int) -> dict[str, Any]:
+    """What was fitted to what, in plain values."""
+    rows = table
+    if table.num_rows > _MOST_SCORED:
+        chosen = np.random.default_rng(seed).choice(table.num_rows, _MOST_SCORED, replace=False)
+        rows = take_rows(table, np.sort(chosen))
+    scores = evaluate(model, rows, target).scores
+    encoder, classifier = model[0], model[-1]
     evidence = None
     with suppress(AttributeError, ValueError):  # not all have one
-        evidence = float(inner.log_evidence_)
+        evidence = float(classifier.log_evidence_)
+    described = encoder.describe().reset_index().to_dict("records")
     return {
-        "model": name,
-        "class": type(inner).__name__,
+        "class": type(classifier).__name__,
         "rows": table.num_rows,
         "target": target,
         "classes": {str(k): n for k, n in counts.items()},
-        "columns": [{key: _plain(value) for key, value in row.items()} for row in described.to_dict("records")],
-        "features": len(model[0].get_feature_names_out()),
-        "seconds": round(seconds, 3),
+        "columns": [{key: _plain(value) for key, value in row.items()} for row in described],
+        "features": len(encoder.get_feature_names_out()),
         "peak_memory_mb": peak_memory(),
         "log_evidence": evidence,
-        "training": {key: judged.scores[key].value for key in ("accuracy", "log_loss", "log_loss_of_frequencies")},
-        "choice": None
-        if choice is None
-        else {
-            "reason": choice.reason,
-            "candidates": [vars(candidate) for candidate in choice.candidates],
-        },
+        "training": {key: scores[key].value for key in ("accuracy", "log_loss", "log_loss_of_frequencies")},
     }
 
 
-def _print(summary: dict[str, Any], choice: Choice | None) -> None:
-    console = said()
+def _selection_summary(selection: Selection) -> dict[str, Any]:
+    candidates = [
+        {
+            "name": model.name,
+            "log_loss": model.log_loss,
+            "behind": model.difference,
+            "error": model.difference_error,
+            "seconds": model.seconds,
+        }
+        for model in selection.comparison.models
+    ]
+    return {"reason": selection.reason, "candidates": candidates}
+
+
+def _print(summary: dict[str, Any], selection: Selection | None) -> None:
+    console = result_console()
     console.print(
         f"{summary['class']} fitted to {summary['rows']:,} rows in {summary['seconds']:.2g} s: {summary['target']} "
-        f"from {summary['features']} features. Peak memory: {summary['peak_memory_mb']:,} MB.",
+        f"from {summary['features']} features. Peak memory: {summary['peak_memory_mb']:,} MB.\n",
         markup=False,
     )
-    classes = listed("class", "rows", "share")
-    shown = sorted(summary["classes"].items(), key=lambda item: -item[1])
-    for name, count in shown[:_MOST_CLASSES]:
-        classes.add_row(name, str(count), f"{count / summary['rows']:.1%}")
-    if len(shown) > _MOST_CLASSES:
-        rest = sum(count for _, count in shown[_MOST_CLASSES:])
-        classes.add_row(f"{len(shown) - _MOST_CLASSES} more", str(rest), f"{rest / summary['rows']:.1%}")
-    console.print()
-    console.print(classes)
-    if choice is not None:
-        console.print(f"\nModel: {choice.name}, {choice.reason}.", markup=False)
-        table = listed("candidate", "log-loss", "behind", "+-", "seconds")
-        for c in choice.candidates:
-            table.add_row(c.name, f"{c.log_loss:.4f}", f"{c.behind:.4f}", f"{c.error:.4f}", f"{c.seconds:.2g}")
-        console.print(table)
-    console.print()
-    columns = listed("column", "kind", "missing", "becomes")
-    columns.columns[1].justify = columns.columns[3].justify = "left"
-    for row in summary["columns"]:
-        becomes = f"dropped: {row['dropped']}" if row["dropped"] else row["becomes"]
-        columns.add_row(row["column"], row["kind"], f"{row['missing']:.1%}" if row["missing"] else "", becomes)
-    console.print(columns)
+    _print_classes(console, summary)
+    if selection is not None:
+        _print_selection(console, selection)
+    _print_columns(console, summary)
     training = summary["training"]
     console.print(
         f"\nOn rows of the fit: accuracy {training['accuracy']:.3f}, log-loss {training['log_loss']:.4f} (class "
@@ -162,8 +166,38 @@ def _print(summary: dict[str, Any], choice: Choice | None) -> None:
         console.print(f"Log evidence: {summary['log_evidence']:.2f}.", markup=False)
 
 
+def _print_classes(console: Console, summary: dict[str, Any]) -> None:
+    classes = plain_table("class", "rows", "share")
+    shown = sorted(summary["classes"].items(), key=lambda item: -item[1])
+    for name, count in shown[:_MOST_CLASSES]:
+        classes.add_row(name, str(count), f"{count / summary['rows']:.1%}")
+    if len(shown) > _MOST_CLASSES:
+        rest = sum(count for _, count in shown[_MOST_CLASSES:])
+        classes.add_row(f"{len(shown) - _MOST_CLASSES} more", str(rest), f"{rest / summary['rows']:.1%}")
+    console.print(classes)
+
+
+def _print_selection(console: Console, selection: Selection) -> None:
+    console.print(f"\nModel: {selection.name}, {selection.reason}.", markup=False)
+    table = plain_table("candidate", "log-loss", "behind", "+-", "seconds")
+    for model in selection.comparison.models:
+        numbers = (model.log_loss, model.difference, model.difference_error)
+        table.add_row(model.name, *(f"{number:.4f}" for number in numbers), f"{model.seconds:.2g}")
+    console.print(table)
+
+
+def _print_columns(console: Console, summary: dict[str, Any]) -> None:
+    columns = plain_table("column", "kind", "missing", "becomes")
+    columns.columns[1].justify = columns.columns[3].justify = "left"
+    for row in summary["columns"]:
+        becomes = f"dropped: {row['dropped']}" if row["dropped"] else row["becomes"]
+        columns.add_row(row["column"], row["kind"], f"{row['missing']:.1%}" if row["missing"] else "", becomes)
+    console.print()
+    console.print(columns)
+
+
 def _plain(value: Any) -> Any:
-    """A value for JSON."""
+    """A value for JSON: a number of Python, and None for what is not finite."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not np.isfinite(value):

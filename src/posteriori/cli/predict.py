@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from posteriori.cli.rows import model_and_table, probabilities, require_columns, row_parts
+from posteriori.cli.inputs import load_model_and_table, predict_in_parts, require_columns, row_slices
 from posteriori.meta.predict_to import labels_column
 from posteriori.tables.files import write_file
 
@@ -21,22 +21,22 @@ def run(
     interval: float | None,
     uncertainty: bool,
 ) -> None:
-    """Load, read, predict, write."""
-    model, table = model_and_table(path, tables)
+    """Load the model, read the table, predict, write."""
+    model, table = load_model_and_table(path, tables)
     require_columns(table, keep, "--keep")
     columns: dict[str, Any] = {name: table[name] for name in keep}
-    P = probabilities(model, table)
+    P = predict_in_parts(model, table)
     labels = labels_column(model.classes_)
     columns["prediction"] = pa.chunked_array(
-        [labels.take(pa.array(P[rows].argmax(axis=1))) for rows in row_parts(len(P))]
+        [labels.take(pa.array(P[rows].argmax(axis=1))) for rows in row_slices(len(P))]
     )
     columns |= {f"p({name})": P[:, k] for k, name in enumerate(model.classes_)}
     if interval is not None:
-        lower, upper = _asked(model, "predict_interval", "--interval")(_encoded(model, table), interval)
+        lower, upper = _method(model, "predict_interval", "--interval")(_encoded(model, table), interval)
         for k, name in enumerate(model.classes_):
             columns |= {f"p({name}) lower": lower[:, k], f"p({name}) upper": upper[:, k]}
     if uncertainty:
-        parts = _asked(model, "uncertainty", "--uncertainty")(_encoded(model, table))
+        parts = _method(model, "uncertainty", "--uncertainty")(_encoded(model, table))
         columns |= {"total": parts.total, "aleatoric": parts.aleatoric, "epistemic": parts.epistemic}
     write_file(pa.table(columns), out, form)
 
@@ -46,11 +46,11 @@ def _encoded(model: Any, table: pa.Table) -> Any:
     return model[:-1].transform(table) if hasattr(model, "steps") else table
 
 
-def _asked(model: Any, method: str, option: str) -> Any:
-    """A method of the classifier, which not all have."""
+def _method(model: Any, method: str, option: str) -> Any:
+    """The method of the classifier, or an error that names the option that needs it."""
     last = model[-1] if hasattr(model, "steps") else model
     if not hasattr(last, method):
         raise ValueError(
-            f"{option} needs a posterior, which {type(last).__name__} has not: fit with --model bayes, gaussian or gp."
+            f"{option} needs a posterior, and {type(last).__name__} has none: fit with --model bayes, gaussian or gp."
         )
     return getattr(last, method)

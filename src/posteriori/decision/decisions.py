@@ -86,19 +86,27 @@ def decide(probabilities: Any, utility: Utility, *, classes: Any = None, X: Any 
     if not isinstance(utility, Utility):
         raise TypeError(f"utility must be a Utility, got {type(utility).__name__}: Utility(matrix, states, actions).")
     samples = None if draws is None else _draws(draws)
-    if probabilities is None:
-        if samples is None:
-            raise ValueError("decide needs probabilities, draws, or both.")
-        P = samples.mean(axis=0)
-    else:
-        if classes is None and hasattr(probabilities, "columns"):
-            classes = list(getattr(probabilities, "column_names", probabilities.columns))  # Arrow has the former
-        P = _matrix(probabilities, "probabilities")
+    P, names = _probabilities(probabilities, samples)
     K = len(utility.states)
     if P.shape[1] != K:
         raise ValueError(f"probabilities have {P.shape[1]} columns, and the utility has {K} states.")
     if samples is not None and samples.shape[1:] != P.shape:
         raise ValueError(f"draws have shape {samples.shape}: (S, {P.shape[0]}, {K}) is needed.")
+    return _decisions(P, _utility_of_rows(utility, names if classes is None else classes, X, len(P)), samples)
+
+
+def _probabilities(given: Any, samples: np.ndarray | None) -> tuple[np.ndarray, list[Any] | None]:
+    """Probabilities (n, K), the mean of draws if there are no others, and the names of their columns in a table."""
+    if given is not None:
+        names = getattr(given, "column_names", getattr(given, "columns", None))  # Arrow has the former
+        return _matrix(given, "probabilities"), None if names is None else list(names)
+    if samples is None:
+        raise ValueError("decide needs probabilities, draws, or both.")
+    return samples.mean(axis=0), None
+
+
+def _utility_of_rows(utility: Utility, classes: Any, X: Any, n: int) -> Utility:
+    """The utility as numbers, with its states in the order of the classes."""
     if classes is not None:
         utility = utility.ordered(classes)
     if utility.function is not None:
@@ -106,9 +114,9 @@ def decide(probabilities: Any, utility: Utility, *, classes: Any = None, X: Any 
             raise ValueError("This utility is a function of the row: pass the rows as X.")
         utility = Utility(utility.of_rows(X), utility.states.tolist(), utility.actions.tolist())
     assert utility.matrix is not None
-    if utility.matrix.ndim == 3 and len(utility.matrix) != len(P):
-        raise ValueError(f"The utility is that of {len(utility.matrix)} rows, and there are {len(P)} probabilities.")
-    return _decisions(P, utility, samples)
+    if utility.matrix.ndim == 3 and len(utility.matrix) != n:
+        raise ValueError(f"The utility is that of {len(utility.matrix)} rows, and there are {n} probabilities.")
+    return utility
 
 
 def _decisions(P: np.ndarray, utility: Utility, samples: np.ndarray | None) -> Decisions:
@@ -155,7 +163,7 @@ def _expected(P: np.ndarray, U: np.ndarray, out: np.ndarray | None = None) -> np
 
 
 def tie_slack(U: np.ndarray) -> float:
-    """By how much expected utilities of U may differ by rounding alone: actions closer than this tie."""
+    """The difference between expected utilities that rounding alone may make: actions closer than this tie."""
     return 8.0 * np.finfo(np.float64).eps * float(np.abs(U).max(initial=0.0))
 
 
@@ -220,7 +228,7 @@ def _are_distributions(P: np.ndarray) -> bool:
 
 
 def _require_distributions(P: np.ndarray, what: str) -> None:
-    """Raise, naming the worst row, unless they are."""
+    """Raise unless all rows are distributions, naming the worst row."""
     if _are_distributions(P):
         return
     gap = np.abs(P @ np.ones(P.shape[1]) - 1.0)

@@ -34,11 +34,11 @@ class Scorer(BaseEstimator):
         return f"{self.kind}_scorer"
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The score."""
+        """Score a fitted classifier on rows X with labels y; higher is better."""
         return self.score(estimator, X, y, sample_weight=sample_weight)
 
     def score(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The score; `set_score_request` says whether weights are to be routed here."""
+        """Score a fitted classifier; `set_score_request` says whether weights are to be routed here."""
         classes = estimator.classes_
         if self.kind == "log_loss":
             return -log_loss(y, _log_proba(estimator, X), classes=classes, sample_weight=sample_weight)

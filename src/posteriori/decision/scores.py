@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from sklearn.isotonic import isotonic_regression
 
 from posteriori.decision.decisions import distributions
-from posteriori.decision.utility import Utility, codes_of, places
+from posteriori.decision.utility import Utility, action_places, codes_of, places
 from posteriori.parameters import require_count
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "interval_coverage",
     "labels_and_weights",
     "log_loss",
+    "mean_and_error",
     "realised_utility",
     "regret",
 ]
@@ -245,7 +246,7 @@ def calibration_error(
 
 
 def events(P: np.ndarray, codes: np.ndarray, kind: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Probabilities of events, and whether they happened."""
+    """Probabilities of events, and whether they happened: that the top class is true, or each of the classes."""
     if kind == "top":
         top = P.argmax(axis=1)
         return [(P[np.arange(len(P)), top], (top == codes).astype(np.float64))]
@@ -286,14 +287,14 @@ def realised_utility(y: Any, actions: Any, utility: Utility, *, X: Any = None, s
     -2.5
     """
     U, states = _utilities(y, utility, X)
-    taken = places(actions, utility.actions)
+    taken = action_places(actions, utility)
     return float(np.average(_at(U, states, taken), weights=sample_weight))
 
 
 def regret(y: Any, actions: Any, utility: Utility, *, X: Any = None, sample_weight: Any = None) -> float:
-    """By how much the actions taken fall short of those one would have taken knowing the states, in the mean."""
+    """Mean utility that the actions taken lost against those that one would have taken knowing the states."""
     U, states = _utilities(y, utility, X)
-    taken = places(actions, utility.actions)
+    taken = action_places(actions, utility)
     rows = U[states] if U.ndim == 2 else U[np.arange(len(states)), states]
     return float(np.average(rows.max(axis=1) - _at(U, states, taken), weights=sample_weight))
 
@@ -322,6 +323,20 @@ def _at(U: np.ndarray, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
     if len(actions) != len(states):
         raise ValueError(f"y has {len(states)} rows, and there are {len(actions)} actions.")
     return U[states, actions] if U.ndim == 2 else U[np.arange(len(states)), states, actions]
+
+
+def mean_and_error(values: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
+    """Weighted mean over rows, and its standard error; infinite for a single row.
+
+    >>> mean_and_error(np.array([1.0, 2.0, 3.0, 2.0]))
+    (2.0, 0.408248290463863)
+    """
+    n = len(values)
+    c = np.ones(n) if weights is None else weights
+    mean = float(c @ values / c.sum())
+    if n < 2:
+        return mean, np.inf
+    return mean, float(np.sqrt(n / (n - 1) * (c**2 @ (values - mean) ** 2)) / c.sum())
 
 
 def labels_and_weights(y: Any, classes: Any, P: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Utility", "codes_of", "places"]
+__all__ = ["Utility", "action_places", "codes_of", "places"]
 
 Names = Sequence[Any] | np.ndarray
 
@@ -87,8 +88,8 @@ class Utility:
             lines = [(reader.line_num, line) for line in reader if any(map(str.strip, line))]
         if len(lines) < 2 or len(lines[0][1]) < 2:
             raise ValueError(
-                f"{path} is no table of utilities: the first line must name the actions, every other line begin with a "
-                "state, as in\n    state,treat,wait\n    ill,10,-50\n    well,-5,0"
+                f"{path} is not a table of utilities: the first line must name the actions, every other line begin "
+                "with a state, as in\n    state,treat,wait\n    ill,10,-50\n    well,-5,0"
             )
         actions = [name.strip() for name in lines[0][1][1:]]
         states, rows = [], []
@@ -106,7 +107,7 @@ class Utility:
             raise ValueError(f"{path}: {error}") from None
 
     def with_reject(self, value: float, name: Any = "reject") -> Utility:
-        """The same with one more action, worth `value` whatever the truth: abstain, ask an expert, measure again."""
+        """A utility with one more action, worth `value` whatever the truth: abstain, ask an expert, measure again."""
         if not np.isfinite(value):
             raise ValueError(f"The value of rejecting is {value!r}: a finite number is needed.")
         actions = [*self.actions.tolist(), name]
@@ -122,7 +123,7 @@ class Utility:
         return self.matrix is not None and self.matrix.ndim == 2
 
     def ordered(self, classes: Any) -> Utility:
-        """The same with the states in the order of `classes`, matched by name."""
+        """The utility with its states in the order of `classes`, matched by name."""
         order = _matched(self.states, np.asarray(classes))
         labels, actions = np.asarray(classes).tolist(), self.actions.tolist()
         if (order == np.arange(len(order))).all() and labels == self.states.tolist():
@@ -218,29 +219,35 @@ class _Reordered:
         return self.utility.of_rows(rows)[:, self.order]
 
 
-def codes_of(labels: Any, classes: np.ndarray) -> np.ndarray:
-    """The place of each label among the classes, (n,)."""
+def codes_of(labels: Any, classes: np.ndarray, *, argument: str = "y", among: str = "classes") -> np.ndarray:
+    """The place of each label among the classes, (n,); `argument` and `among` are what a message calls them."""
     values = np.asarray(labels)
     index = {label: k for k, label in enumerate(classes.tolist())}
     try:
         return np.array([index[label] for label in values.ravel().tolist()], dtype=np.intp)
     except KeyError as error:
         raise ValueError(
-            f"y holds {error.args[0]!r}, which is none of the classes {_list(classes.tolist())}."
+            f"{argument} holds {error.args[0]!r}, which is not among the {among} {_list(classes.tolist())}."
         ) from None
 
 
-def places(labels: Any, names: np.ndarray) -> np.ndarray:
-    """The same for names that may come from a file: what reads the same is the same."""
+def places(labels: Any, names: np.ndarray, **words: str) -> np.ndarray:
+    """Places of labels among names that may come from a file: labels and names that read the same are the same."""
     values = np.asarray(labels).ravel().tolist()
     known = set(names.tolist())
     if all(label in known for label in set(values)):
-        return codes_of(labels, names)
-    return codes_of([str(label) for label in values], np.array([str(name) for name in names.tolist()], dtype=object))
+        return codes_of(labels, names, **words)
+    texts = np.array([str(name) for name in names.tolist()], dtype=object)
+    return codes_of([str(label) for label in values], texts, **words)
+
+
+def action_places(actions: Any, utility: Utility) -> np.ndarray:
+    """Places of actions taken among those of a utility, (n,)."""
+    return places(actions, utility.actions, argument="actions", among="utility's actions")
 
 
 def _names(names: Any, argument: str) -> np.ndarray:
-    """Distinct names, (n,)."""
+    """Names as an array (n,), checked to be distinct."""
     listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
     mixed = any(isinstance(name, str) for name in listed) and not all(isinstance(name, str) for name in listed)
     values = np.array(listed, dtype=object) if mixed else np.asarray(names if isinstance(names, np.ndarray) else listed)
@@ -248,11 +255,14 @@ def _names(names: Any, argument: str) -> np.ndarray:
         raise ValueError(f"{argument} must be a list of names, got {names!r}.")
     if values.dtype.kind not in "biufUSO":
         raise ValueError(f"{argument} has dtype {values.dtype}: names must be text or numbers.")
-    listed = values.tolist()
-    twice = sorted({str(name) for name in listed if listed.count(name) > 1}) if len(listed) < 1000 else []
-    if twice or len(set(listed)) < len(listed):
-        raise ValueError(f"{argument} names {', '.join(map(repr, twice[:5])) or 'something'} more than once.")
+    _require_distinct(values.tolist(), argument)
     return values
+
+
+def _require_distinct(names: list[Any], argument: str) -> None:
+    if len(set(names)) < len(names):
+        twice = sorted({str(name) for name, count in Counter(names).items() if count > 1})
+        raise ValueError(f"{argument} names {', '.join(map(repr, twice[:5]))} more than once.")
 
 
 def _numbers(matrix: Any) -> np.ndarray:
@@ -263,7 +273,7 @@ def _numbers(matrix: Any) -> np.ndarray:
 
 
 def _checked(matrix: Any, K: int, A: int) -> np.ndarray:
-    """(K, A) or (n, K, A), all finite."""
+    """Utilities (K, A) or (n, K, A), checked to be finite."""
     values = _numbers(matrix)
     if values.ndim not in (2, 3) or values.shape[-2:] != (K, A):
         raise ValueError(
@@ -299,8 +309,8 @@ def _matched(states: np.ndarray, classes: np.ndarray) -> np.ndarray:
     missing = [name for name in classes.tolist() if str(name) not in set(map(str, states.tolist()))]
     unknown = [name for name in states.tolist() if str(name) not in set(map(str, classes.tolist()))]
     raise ValueError(
-        f"The states of the utility do not match the classes: {_list(missing)} of the classes have no row, "
-        f"{_list(unknown)} of the states are no classes."
+        "The states of the utility do not match the classes: classes without a row in the utility: "
+        f"{_list(missing)}; states that are not classes: {_list(unknown)}."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from posteriori.gaussian.ridge import ridge_mode
 from posteriori.gaussian.settings import GaussianSettings
 from posteriori.gaussian.statistics import ClassStatistics
 from posteriori.gaussian.structures import structures_for
+from posteriori.solvers.solution import FitRecord, Status
 from posteriori.threads import one_blas_thread
 
 __all__ = ["MOST_SCATTER", "GaussianFit", "GaussianSolution", "SeenRows", "fit_gaussian"]
@@ -36,7 +37,7 @@ MOST_SCATTER = 5e7
 
 
 @dataclass(frozen=True)
-class GaussianSolution:
+class GaussianSolution(FitRecord):
     """How a Gaussian classifier was fitted.
 
     Attributes
@@ -74,6 +75,21 @@ class GaussianSolution:
     n_evaluations: int = 0
     converged: bool = True
     n_passes: int = 1
+    seconds: float | None = field(default=None, repr=False, compare=False)
+
+    objective: ClassVar[None] = None
+    """The fit is in closed form."""
+    trace: ClassVar[tuple[()]] = ()
+
+    @property
+    def status(self) -> Status:
+        """How the fit ended."""
+        return Status.CONVERGED if self.converged else Status.ITERATION_LIMIT
+
+    @property
+    def n_iter(self) -> int:
+        """Priors tried."""
+        return self.n_evaluations
 
 
 @dataclass(frozen=True)

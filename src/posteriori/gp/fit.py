@@ -22,7 +22,7 @@ from posteriori.gp.rows import Rows, inducing_inputs, typical_distance
 from posteriori.gp.sparse import SparseGP
 from posteriori.gp.training import Batches, Plan, State, final_belief, initial_state, run_plan, with_level
 from posteriori.maths.whitening import quadratic
-from posteriori.solvers.solution import Status
+from posteriori.solvers.solution import FitRecord, Status
 
 __all__ = [
     "Epochs",
@@ -87,7 +87,7 @@ class Learning:
 
 
 @dataclass(frozen=True)
-class GPSolution:
+class GPSolution(FitRecord):
     """How a fit of Gaussian processes ended.
 
     Attributes
@@ -116,9 +116,14 @@ class GPSolution:
     trace: list[Chunk] = field(default_factory=list, repr=False)
 
     @property
-    def converged(self) -> bool:
-        """Whether the status is `Status.CONVERGED`."""
-        return self.status is Status.CONVERGED
+    def objective(self) -> float:
+        """Minus the energy: the number that the fit made small."""
+        return -self.energy
+
+    @property
+    def seconds(self) -> float | None:
+        """Time that learning took; None where nothing was learned."""
+        return self.trace[-1].seconds if self.trace else None
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def _factor(M: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def factored_spd(M: np.ndarray, ridge: float = 1e-13) -> Callable[[np.ndarray], np.ndarray]:
-    """R -> M^{-1} r for a symmetric positive (semi-)definite M; flat directions are damped, not amplified.
+    """r -> M^{-1} r for a symmetric positive (semi-)definite M; flat directions are damped, not amplified.
 
     >>> M = np.array([[1e8, 1e2], [1e2, 2e-4]])
     >>> bool(np.allclose(M @ factored_spd(M)(np.array([1.0, 1.0])), 1.0))

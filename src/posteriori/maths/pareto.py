@@ -45,7 +45,7 @@ def smoothed_weights(log_weights: np.ndarray) -> Smoothed:
 
 
 def _pareto_quantiles(u: np.ndarray, k: float, sigma: float) -> np.ndarray:
-    """Of the generalised Pareto distribution: sigma ((1 - u)^{-k} - 1) / k."""
+    """Quantiles of the generalised Pareto distribution, sigma ((1 - u)^{-k} - 1) / k."""
     return -sigma * np.log1p(-u) if abs(k) < 1e-10 else sigma * np.expm1(-k * np.log1p(-u)) / k
 
 

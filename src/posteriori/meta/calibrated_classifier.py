@@ -110,7 +110,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Their logarithms, (n, K)."""
+        """Logarithms of the calibrated class probabilities, (n, K)."""
         check_is_fitted(self, "estimator_")
         if self._method == "isotonic":
             with np.errstate(divide="ignore"):

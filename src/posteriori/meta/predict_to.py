@@ -78,7 +78,7 @@ def _require_kept(keep: Sequence[str], names: list[str], ours: dict[str, Any]) -
 
 
 def _unknown(model: Any, keep: Sequence[str]) -> list[str]:
-    """Columns to keep that are no features of the model: it is not to see them."""
+    """Columns to keep that are not features of the model, which must not see them."""
     known = getattr(model, "feature_names_in_", None)
     last = model[-1] if hasattr(model, "steps") else model
     known = [] if known is None else [*known, *ignored_columns(last)]

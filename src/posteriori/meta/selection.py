@@ -1,27 +1,25 @@
-"""Which model for this table: candidates compared by the log-loss of rows held out."""
+"""Which of the library's models for a table: candidates compared by the log-loss of rows held out."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from time import perf_counter
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
-from posteriori.decision.scores import labels_and_weights
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.gp.classifier import GPClassifier
 from posteriori.gp.deep_classifier import DeepGPClassifier
+from posteriori.meta.comparison import Comparison, compare, folds
+from posteriori.rows.engines import read_labels
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.regression import SoftmaxRegression
 from posteriori.tables.encoder import TableEncoder
 
-__all__ = ["MODELS", "Candidate", "Choice", "build", "choose"]
+__all__ = ["MODELS", "Selection", "select_model", "table_model"]
 
 MODELS: dict[str, Callable[..., Any]] = {
     "softmax": SoftmaxRegression,
@@ -35,39 +33,30 @@ _ROWS_HELD_OUT_ONCE = 20_000
 """From so many rows on, one fold is enough to tell models apart."""
 _MOST_ROWS_OF_GP = 3_000
 _PREFERENCE = ("bayes", "softmax", "gaussian", "gp", "deep-gp")
-"""Of models that predict equally well: the one that knows how sure it is and costs least."""
+"""Among models that predict equally well: first the one that knows how sure it is and costs least."""
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A model and its log-loss on rows held out: mean, and standard error of its difference from the best."""
-
-    name: str
-    log_loss: float
-    behind: float
-    error: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Which model, and why.
+class Selection:
+    """The model selected for a table.
 
     Attributes
     ----------
     name : str
-    candidates : list of Candidate
-        The best first.
+        A key of `MODELS`.
+    comparison : Comparison
+        All candidates.
     reason : str
+        Why this one, in words.
     """
 
     name: str
-    candidates: list[Candidate]
+    comparison: Comparison
     reason: str
 
 
-def build(name: str, *, random_state: int | None = None, verbose: int = 0) -> Pipeline:
-    """A table encoder and a model of this name, unfitted."""
+def table_model(name: str, *, random_state: int | None = None, verbose: int = 0) -> Pipeline:
+    """A table encoder and the model of this name, unfitted."""
     if name not in MODELS:
         raise ValueError(f"model={name!r} is unknown: use one of {', '.join(MODELS)}, or auto.")
     model = MODELS[name]()
@@ -76,71 +65,42 @@ def build(name: str, *, random_state: int | None = None, verbose: int = 0) -> Pi
     return Pipeline([("encode", TableEncoder()), ("model", model)])
 
 
-def choose(take: Callable[[np.ndarray], Any], y: np.ndarray, target: str, *, random_state: int = 0) -> Choice:
-    """Compare the models that suit so many rows.
+def select_model(table: Any, target: str, *, random_state: int = 0) -> Selection:
+    """Compare the models that suit the number of rows, and select one.
+
+    The lowest log-loss wins, unless a model that is preferred is behind by less than a standard error of the
+    difference.
 
     Parameters
     ----------
-    take : callable
-        From row numbers to a table of these rows, the target among its columns.
-    y : ndarray (n,)
-        The labels of all rows.
+    table : table in memory
+        The target and all features.
     target : str
-        Their column.
+        Name of the column with the labels.
     """
+    y = np.asarray(read_labels(table, target))
     names = [*_PREFERENCE[:3]]
     if len(y) <= _MOST_ROWS_OF_GP and find_spec("jax") is not None:
         names.append("gp")
-    losses: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    seconds = dict.fromkeys(names, 0.0)
-    for train, test in _splits(y, random_state):
-        rows, held = take(train), take(test)
-        for name in names:
-            began = perf_counter()
-            losses[name].append(_held_out(name, rows, held, y[test], target, random_state))
-            seconds[name] += perf_counter() - began
-    return _chosen({name: np.concatenate(parts) for name, parts in losses.items()}, seconds)
+    models = {name: table_model(name, random_state=random_state) for name in names}
+    return _selected(compare(models, table, target, cv=_selection_folds(y, random_state)))
 
 
-def _splits(y: np.ndarray, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Folds by class, where every class has rows enough."""
-    _, counts = np.unique(y, return_counts=True)
-    kind = StratifiedKFold if counts.min() >= _FOLDS else KFold
-    n_splits = max(2, min(_FOLDS, len(y)))
-    splits = list(kind(n_splits, shuffle=True, random_state=seed).split(np.zeros(len(y)), y))
+def _selection_folds(y: np.ndarray, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Five folds, and one of them for many rows."""
+    splits = folds(y, _FOLDS, seed)
     return splits[:1] if len(y) >= _ROWS_HELD_OUT_ONCE else splits
 
 
-def _held_out(name: str, rows: Any, held: Any, y: np.ndarray, target: str, seed: int) -> np.ndarray:
-    """-log p(y) of each row held out; a class that was not there to be learned costs what no knowledge would."""
-    model = build(name, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of fits that are thrown away
-        P = model.fit(rows, target).predict_proba(held)
-    known = np.isin(y, model.classes_)
-    out = np.full(len(y), np.log(len(model.classes_) + 1.0))
-    codes, _ = labels_and_weights(y[known], model.classes_, P[known], None)
-    out[known] = -np.log(np.maximum(P[known, codes], 1e-300))
-    return out
-
-
-def _chosen(losses: Mapping[str, np.ndarray], seconds: Mapping[str, float]) -> Choice:
-    """The best; but one that is preferred, if it is behind by less than a standard error of the difference."""
-    best = min(losses, key=lambda name: losses[name].mean())
-    candidates = []
-    for name, each in losses.items():
-        apart = each - losses[best]
-        error = float(apart.std(ddof=1) / np.sqrt(len(apart))) if name != best else 0.0
-        candidates.append(Candidate(name, float(each.mean()), float(apart.mean()), error, seconds[name]))
-    near = [c for c in candidates if c.behind <= c.error]
-    chosen = min(near, key=lambda c: _PREFERENCE.index(c.name))
-    n = len(losses[best])
-    if chosen.name == best:
-        reason = f"lowest log-loss on {n} rows held out"
-    else:
-        reason = (
-            f"log-loss on {n} rows held out within a standard error of the lowest, that of {best}, which is costlier"
-            if _PREFERENCE.index(best) > _PREFERENCE.index("softmax")
-            else f"log-loss on {n} rows held out within a standard error of the lowest, that of {best}, and intervals"
-        )
-    return Choice(chosen.name, sorted(candidates, key=lambda c: c.log_loss), reason)
+def _selected(comparison: Comparison) -> Selection:
+    near = [model.name for model in comparison.models if model.difference <= model.difference_error]
+    name = min(near, key=_PREFERENCE.index)
+    n, best = len(comparison.rows), comparison.best
+    if name == best:
+        return Selection(name, comparison, f"lowest log-loss on {n} rows held out")
+    costlier = _PREFERENCE.index(best) > _PREFERENCE.index("softmax")
+    reason = (
+        f"log-loss on {n} rows held out within a standard error of the lowest, that of {best}, "
+        f"{'which is costlier' if costlier else 'and intervals'}"
+    )
+    return Selection(name, comparison, reason)

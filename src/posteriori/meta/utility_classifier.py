@@ -140,7 +140,7 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     @available_if(_has("decision_function"))
     def decision_function(self, X: Any) -> np.ndarray:
-        """The estimator's own."""
+        """Values of the estimator's own decision function."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.decision_function(X)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,7 +68,7 @@ class Mode:
 
 def find_mode(objective: SoftmaxObjective, settings: SolveSettings, start: np.ndarray | None = None) -> Mode:
     """Run the solver from `start` (zero unless given) and certify what it found."""
-    solver = settings.solver
+    began, solver = perf_counter(), settings.solver
     tol = settings.tol if solver.tol is None else solver.tol
     max_iter = settings.max_iter if solver.max_iter is None else solver.max_iter
     options = {}
@@ -101,6 +102,7 @@ def find_mode(objective: SoftmaxObjective, settings: SolveSettings, start: np.nd
         n_passes=objective.blocks.n_passes,
         trace=trace,
         separation=separation,
+        seconds=perf_counter() - began,
     )
     return Mode(objective, theta, solution)
 

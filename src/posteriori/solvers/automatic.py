@@ -17,12 +17,12 @@ from posteriori.solvers.solver import Solver
 __all__ = ["Automatic"]
 
 _GROWTH = 32
-"""From one sample to the next."""
+"""Factor by which one sample is larger than the one before."""
 
 
 @dataclass
 class Automatic(Solver):
-    """Chooses: exact Newton when small; else a start from a sample of rows or by L-BFGS, and a Newton finish."""
+    """Exact Newton for small problems; else a start from a sample of rows or by L-BFGS, and a Newton finish."""
 
     tol: float | None = None
     max_iter: int | None = None
@@ -56,20 +56,20 @@ def _sample_start(
     their optimum that they differ from all rows by chance.
     """
     size, theta, before = problem.start.n_rows, start, None
-    served = Precondition(problem.start.sample(size))
+    of_sample = Precondition(problem.start.sample(size))
     while True:
         rough = 0.1 * theta.size / size
-        best, status, trace = run(_quasi_newton(problem.start.sample(size), theta, rough, served), 100)
+        best, status, trace = run(_quasi_newton(problem.start.sample(size), theta, rough, of_sample), 100)
         theta, before = best.theta, trace[0].objective if before is None else before
         if status is Status.INTERRUPTED:
             return theta, precondition, True
         size *= _GROWTH
         if 2 * size > problem.n_rows:
             break
-        served = served.serve(problem.start.sample(size), theta)
+        of_sample = of_sample.for_larger(problem.start.sample(size), theta)
     if problem.value_gradient(theta)[0] > before:
         return start, precondition, False
-    return theta, served.serve(problem, theta), False
+    return theta, of_sample.for_larger(problem, theta), False
 
 
 def _quasi_newton(

@@ -30,7 +30,7 @@ class GradientDescent(Solver):
         backtracking: try twice the last step and shorten it until J falls; fixed: eta_t = step;
         decreasing: eta_t = step / (1 + decay t).
     decay : float
-        Of the decreasing schedule.
+        How fast the step of the decreasing schedule falls.
     tol, max_iter : float, int or None
         None inherits the estimator's.
     """
@@ -80,7 +80,7 @@ class GradientDescent(Solver):
 
 
 def largest_curvature(problem: CurvedProblem) -> float:
-    """L >= the largest eigenvalue of H anywhere, by Boehning's bound H <= 1/2 (I - 11^T/K) kron X^T C X + a.
+    """l >= the largest eigenvalue of H anywhere, by Boehning's bound H <= 1/2 (I - 11^T/K) kron X^T C X + a.
 
     At theta = 0 the likelihood's Hessian is 1/K (I - 11^T/K) kron X^T C X, so its largest eigenvalue, found by the
     power method, gives the bound when multiplied by K/2.

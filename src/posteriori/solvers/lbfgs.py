@@ -17,6 +17,9 @@ from posteriori.solvers.solver import Solver
 
 __all__ = ["LBFGS"]
 
+Pair = tuple[np.ndarray, np.ndarray, float]
+"""A step s, the change y of the gradient along it, and 1 / s^T y."""
+
 _TINY = np.finfo(float).tiny
 _VALUES_KEPT = 2_000_000
 """Beyond this many numbers, going through the memory costs more than a pass that it might save."""
@@ -56,14 +59,10 @@ class LBFGS(Solver):
         value, gradient = problem.value_gradient(theta)
         if not np.isfinite(value):
             yield Iterate(theta, value, gradient)
-        precondition = precondition or Precondition(problem)
-        apply = precondition.at(theta)
-        pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(
-            maxlen=min(self.memory, max(5, _VALUES_KEPT // theta.size))
-        )
-        target, renewal, safe = tol, 8, False
+        metric = _Metric(precondition or Precondition(problem), theta, self.memory)
+        target = tol
         for i in count(1):
-            direction = -_two_loop(pairs, apply, gradient)
+            direction = -metric.inverse_hessian(gradient)
             gap = -0.5 * float(np.vdot(gradient, direction))
             yield Iterate(theta, value, gradient, gap)
             if gap <= target * abs(value):
@@ -74,29 +73,56 @@ class LBFGS(Solver):
                 target *= 0.1
             found = line_search(problem.value_gradient, theta, value, gradient, direction)
             if found is None:
-                if pairs:
-                    pairs.clear()  # the memory misled: start again from the preconditioner
-                elif not safe:
-                    apply, safe = precondition.safe(), True  # so far out that the curvature says nothing
-                else:
+                if not metric.fall_back():
                     return Status.ITERATION_LIMIT
                 continue
-            step, change = found[0] - theta, found[2] - gradient
-            curvature = float(np.vdot(step, change))
-            if curvature > 0:
-                pairs.append((step, change, 1.0 / curvature))
+            metric.remember(found[0] - theta, found[2] - gradient)
             theta, value, gradient = found
-            if i >= renewal:
-                renewal *= 2
-                if gap > _FAR * abs(value) and precondition.worth_renewing(i):
-                    apply, safe = precondition.renew(theta), False
-                    pairs.clear()
+            metric.renew(i, theta, far=gap > _FAR * abs(value))
         raise AssertionError("unreachable")
 
 
-def _two_loop(
-    pairs: deque[tuple[np.ndarray, np.ndarray, float]], precondition: Preconditioner, gradient: np.ndarray
-) -> np.ndarray:
+class _Metric:
+    """The approximation of the inverse Hessian: a preconditioner, and the pairs of steps since it was made."""
+
+    def __init__(self, precondition: Precondition, theta: np.ndarray, memory: int) -> None:
+        self.precondition = precondition
+        self.apply = precondition.at(theta)
+        self.pairs: deque[Pair] = deque(maxlen=min(memory, max(5, _VALUES_KEPT // theta.size)))
+        self.renewal = 8
+        self.safe = False
+
+    def inverse_hessian(self, gradient: np.ndarray) -> np.ndarray:
+        """The approximate H^{-1} g."""
+        return _two_loop(self.pairs, self.apply, gradient)
+
+    def remember(self, step: np.ndarray, change: np.ndarray) -> None:
+        """Add a step and the change of the gradient along it, if they show positive curvature."""
+        curvature = float(np.vdot(step, change))
+        if curvature > 0:
+            self.pairs.append((step, change, 1.0 / curvature))
+
+    def fall_back(self) -> bool:
+        """Trust less of what is known after a step failed; False if nothing is left to give up."""
+        if self.pairs:
+            self.pairs.clear()  # the memory misled: start again from the preconditioner
+        elif not self.safe:
+            self.apply, self.safe = self.precondition.safe(), True  # so far out that the curvature says nothing
+        else:
+            return False
+        return True
+
+    def renew(self, n_iter: int, theta: np.ndarray, far: bool) -> None:
+        """Make the preconditioner anew after 8, 16, 32, ... iterations, while the optimum is still far."""
+        if n_iter < self.renewal:
+            return
+        self.renewal *= 2
+        if far and self.precondition.worth_renewing(n_iter):
+            self.apply, self.safe = self.precondition.renew(theta), False
+            self.pairs.clear()
+
+
+def _two_loop(pairs: deque[Pair], precondition: Preconditioner, gradient: np.ndarray) -> np.ndarray:
     """The inverse Hessian of the pairs, with the preconditioner at its core, times the gradient."""
     q = gradient.copy()
     weights = []

@@ -35,7 +35,7 @@ def line_search(
     flat: float = 1.0,
     max_trials: int = 30,
 ) -> tuple[np.ndarray, float, np.ndarray] | None:
-    """Theta + t direction, J and gradient there, with J(t) <= J(0) + 1e-4 t J'(0); None if there is none.
+    """theta + t direction, J and gradient there, with J(t) <= J(0) + 1e-4 t J'(0); None if there is none.
 
     The full step t = 1 is taken if it passes. A shorter one is refined, between the longest step known to be good
     and the shortest known to be bad, until no more than the share `flat` of the slope is left: a direction that cost

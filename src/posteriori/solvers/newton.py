@@ -1,8 +1,10 @@
-"""Newton's method (iteratively reweighted least squares), exact or matrix-free."""
+"""Newton's method (iteratively reweighted least squares), by the Hessian itself or by products with it."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,74 +63,114 @@ class Newton(Solver):
     ) -> Steps:
         """Iterate from theta until the decrement is within tol * |J|; where that is cheap, end with a full step."""
         exact = forms_hessian(problem) if self.exact is None else self.exact
-        precondition = precondition or Precondition(problem)
-        value, gradient = problem.value_gradient(theta)
-        if not np.isfinite(value):
-            yield Iterate(theta, value, gradient)
+        directions = _Directions(problem, precondition or Precondition(problem), exact, self.max_products)
+        now = NewtonPoint(theta, *problem.value_gradient(theta))
+        if not np.isfinite(now.value):
+            yield Iterate(*now)
         thorough = exact or ends_with_a_full_step(problem)
-        rtol, last, separated = 0.3, np.inf, 0
+        rtol, gap_before, n_left = 0.3, np.inf, None
         while True:
-            if exact:
-                step = newton_step(problem, theta, gradient)
-            else:
-                step = self._solve(problem, theta, gradient, precondition, rtol, value, 0.05 * tol)
-            if step.flat:  # so far out that the curvature says nothing
-                step = NewtonStep(-(d := precondition.safe()(gradient)), 0.5 * float(np.vdot(gradient, d)), 1)
+            step = directions.at(now, rtol, 0.05 * tol)
             gap = step.decrement
-            yield Iterate(theta, value, gradient, gap)
-            if not separated and problem.certificate.separated(theta, step.direction) is not None:
-                separated = _LAST_STEPS
-            if separated:  # the optimum lies at infinity: a few steps towards it, and no more
-                separated -= 1
-                if separated == 0:
+            yield Iterate(*now, gap)
+            if n_left is None and problem.certificate.separated(now.theta, step.direction) is not None:
+                n_left = _LAST_STEPS
+            if n_left is not None:  # the optimum lies at infinity: a few steps towards it, and no more
+                n_left -= 1
+                if n_left == 0:
                     return Status.SEPARATED
-            elif gap <= max(tol, _ROUNDING) * abs(value):
-                if not thorough:
+            elif gap <= max(tol, _ROUNDING) * abs(now.value):
+                ended, now = yield from _end(directions, now, step, thorough)
+                if ended:
                     return Status.CONVERGED
-                if not exact:
-                    step = self._solve(problem, theta, gradient, precondition, 1e-5, value, 0.0)
-                found = line_search(problem.value_gradient, theta, value, gradient, step.direction, flat=0.5)
-                if found is None:
-                    return Status.CONVERGED
-                theta, value, gradient = found
-                left = 0.5 * float(np.vdot(gradient, (step.inverse or precondition.apply)(gradient)))
-                yield Iterate(theta, value, gradient, min(gap, left))
-                # a step that leaves much of the decrement was no end but one of many along a tail of the likelihood
-                if left <= max(0.05 * gap, _ROUNDING * abs(value)):
-                    return Status.CONVERGED
-                last = gap
+                gap_before = gap
                 continue
-            found = line_search(problem.value_gradient, theta, value, gradient, step.direction, flat=0.5)
+            found = directions.descend(now, step.direction)
             if found is None:
-                found = line_search(problem.value_gradient, theta, value, gradient, -precondition.safe()(gradient))
-            if found is None:
-                return Status.SEPARATED if separated else Status.ITERATION_LIMIT
-            theta, value, gradient = found
-            # tighter as the decrement falls: no more work for a step than the step is good for
-            rtol = float(np.clip(0.3 * np.sqrt(gap / last), 0.01, 0.3)) if np.isfinite(last) else rtol
-            last = gap
+                return Status.ITERATION_LIMIT if n_left is None else Status.SEPARATED
+            now = found
+            rtol, gap_before = _next_tolerance(rtol, gap, gap_before), gap
 
-    def _solve(
-        self,
-        problem: CurvedProblem,
-        theta: np.ndarray,
-        gradient: np.ndarray,
-        precondition: Precondition,
-        rtol: float,
-        value: float,
-        enough: float,
-    ) -> NewtonStep:
+
+class NewtonPoint(NamedTuple):
+    """Parameters, with J and its gradient there."""
+
+    theta: np.ndarray
+    value: float
+    gradient: np.ndarray
+
+
+@dataclass
+class _Directions:
+    """Newton's steps from a point, by the Hessian itself or by products with it."""
+
+    problem: CurvedProblem
+    precondition: Precondition
+    exact: bool
+    max_products: int
+
+    def at(self, now: NewtonPoint, rtol: float, enough: float) -> NewtonStep:
+        """The step from a point; `rtol` and `enough` are those of conjugate gradients, `enough` in units of |J|."""
+        if self.exact:
+            step = newton_step(self.problem, now.theta, now.gradient)
+        else:
+            step = self._by_products(now, rtol, enough)
+        if not step.flat:
+            return step
+        # so far out that the curvature says nothing
+        safe = self.precondition.safe()(now.gradient)
+        return NewtonStep(-safe, 0.5 * float(np.vdot(now.gradient, safe)), 1)
+
+    def full_step(self, now: NewtonPoint, step: NewtonStep) -> tuple[NewtonPoint, float] | None:
+        """The step solved to many digits and taken, and the decrement left there; None if J cannot fall any more."""
+        if not self.exact:
+            step = self._by_products(now, 1e-5, 0.0)
+        found = line_search(self.problem.value_gradient, *now, step.direction, flat=0.5)
+        if found is None:
+            return None
+        end = NewtonPoint(*found)
+        inverse = step.inverse or self.precondition.apply
+        return end, 0.5 * float(np.vdot(end.gradient, inverse(end.gradient)))
+
+    def descend(self, now: NewtonPoint, direction: np.ndarray) -> NewtonPoint | None:
+        """A lower point along the direction, or along a safe one; None if there is none."""
+        found = line_search(self.problem.value_gradient, *now, direction, flat=0.5)
+        if found is None:
+            found = line_search(self.problem.value_gradient, *now, -self.precondition.safe()(now.gradient))
+        return None if found is None else NewtonPoint(*found)
+
+    def _by_products(self, now: NewtonPoint, rtol: float, enough: float) -> NewtonStep:
         step = conjugate_gradient(
-            lambda V: problem.product(theta, V),
-            precondition.at(theta),
-            gradient,
+            lambda V: self.problem.product(now.theta, V),
+            self.precondition.at(now.theta),
+            now.gradient,
             rtol,
             self.max_products,
-            enough * abs(value),
-            *_noise(problem, value, gradient),
+            enough * abs(now.value),
+            *_noise(self.problem, now.value, now.gradient),
         )
-        precondition.learn(step.n_products, rtol)
+        self.precondition.count_products(step.n_products, rtol)
         return step
+
+
+def _end(
+    directions: _Directions, now: NewtonPoint, step: NewtonStep, thorough: bool
+) -> Generator[Iterate, None, tuple[bool, NewtonPoint]]:
+    """End where the decrement is within the tolerance, after one more step if that is cheap: whether it ended, where.
+
+    A step that leaves much of the decrement was not an end but one of many along a tail of the likelihood.
+    """
+    found = directions.full_step(now, step) if thorough else None
+    if found is None:
+        return True, now
+    now, left = found
+    yield Iterate(*now, min(step.decrement, left))
+    return left <= max(0.05 * step.decrement, _ROUNDING * abs(now.value)), now
+
+
+def _next_tolerance(rtol: float, gap: float, gap_before: float) -> float:
+    """The tolerance of the next solve, tighter as the decrement falls: no more work than the step is good for."""
+    return float(np.clip(0.3 * np.sqrt(gap / gap_before), 0.01, 0.3)) if np.isfinite(gap_before) else rtol
 
 
 def newton_direction(problem: CurvedProblem, theta: np.ndarray, gradient: np.ndarray) -> NewtonStep:

@@ -20,9 +20,9 @@ Preconditioner = Callable[[np.ndarray], np.ndarray]
 
 _BLOCK_BYTES = 400 << 20
 """Most memory for class blocks."""
-_TRIFLE = 6.0
+_FIRST_COST = 6.0
 """Passes that the first preconditioner may cost."""
-_CHEAP = 16.0
+_LATER_COST = 16.0
 """Passes that one may cost once some have been made."""
 _MANY_PRODUCTS = 8
 """A solve that took more products than this pays for a better preconditioner."""
@@ -42,9 +42,9 @@ def kronecker(
     lead : (L,)
         Indices of these; of all others only the diagonal counts.
     diagonal : (D,)
-        Of G over all features.
+        Diagonal of G over all features.
     precision : (K, D)
-        Of the prior; its mean over classes is used, which is exact when it treats them alike.
+        Precision of the prior; its mean over classes is used, which is exact when all classes have the same.
     """
     prior = precision.mean(axis=0)
     # the null direction is made the last eigenvector, with an eigenvalue beyond all others
@@ -93,7 +93,7 @@ def _prior_only(r: np.ndarray, prior: np.ndarray) -> np.ndarray:
 
 
 class Precondition:
-    """The preconditioner in use: the cheapest that serves, a better one once the work it would save exceeds its price.
+    """The preconditioner in use: the cheapest at first, a better one once the work it would save exceeds its cost.
 
     "light": Kronecker, with the heaviest features together and the others one by one; "kronecker": with all of them;
     "blocks": one matrix per class. Costs are counted in passes over the data, by operations and not by the clock, so
@@ -109,13 +109,13 @@ class Precondition:
             "kronecker": 2.0 + D / (8.0 * K) + D * D / (4.0 * N),
             "blocks": 2.0 + D / 10.0 + D * D / (8.0 * N) if K * D * D * 8 <= _BLOCK_BYTES else np.inf,
         }
-        self.kind = "kronecker" if self.cost["kronecker"] <= _TRIFLE else "light"
+        self.kind = "kronecker" if self.cost["kronecker"] <= _FIRST_COST else "light"
         self.best = np.inf
         self.wasted = np.inf
         self.apply: Preconditioner = lambda R: R
 
-    def serve(self, problem: CurvedProblem, theta: np.ndarray) -> Precondition:
-        """Go on with a larger problem of the same kind, with what this one tells at theta."""
+    def for_larger(self, problem: CurvedProblem, theta: np.ndarray) -> Precondition:
+        """The preconditioner for a larger problem of the same kind, begun with the curvature of this one at theta."""
         if np.isfinite(self.cost["blocks"]):
             self.kind = "blocks"
             self.renew(theta)
@@ -130,7 +130,7 @@ class Precondition:
     def worth_renewing(self, n_passes: int) -> bool:
         """Whether the passes made so far justify a new one, and of which kind."""
         for kind in ("blocks", "kronecker"):
-            if self.cost[kind] <= max(_CHEAP, 0.5 * n_passes if kind == "kronecker" else 0.0):
+            if self.cost[kind] <= max(_LATER_COST, 0.5 * n_passes if kind == "kronecker" else 0.0):
                 self.kind = kind
                 return True
         return False
@@ -153,8 +153,8 @@ class Precondition:
         A, G, lead, diagonal = self.problem.curvature.kronecker_factors(np.zeros((K, D)))
         return kronecker(A, 0.5 * K * G, lead, 0.5 * K * diagonal, self.problem.precision)
 
-    def learn(self, n_products: int, rtol: float) -> None:
-        """Judge it by the products the last solve took, for each tenfold gain, beyond the best since it was made."""
+    def count_products(self, n_products: int, rtol: float) -> None:
+        """Count the products that the last solve took, for each tenfold gain, beyond the best since it was made."""
         better = {"light": "kronecker", "kronecker": "blocks"}.get(self.kind)
         if better is not None and n_products > max(_MANY_PRODUCTS, 0.25 * self.cost[better]):
             self.kind, self.wasted = better, np.inf

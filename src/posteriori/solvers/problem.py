@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Descent:
-    """A descent over all rows, done where they lie.
+    """A descent over all rows, done by those who hold them.
 
     Attributes
     ----------
@@ -67,18 +67,18 @@ class Problem(Protocol):
 
 
 class PriorPrecision(Protocol):
-    """R of a Gaussian prior, as far as solvers need it."""
+    """The precision R of a Gaussian prior, as far as solvers need it."""
 
     @property
     def exchangeable(self) -> bool:
-        """Whether all classes are treated alike and independently."""
+        """Whether all classes have the same precision and are independent."""
 
     @property
     def largest(self) -> float:
-        """At least its largest eigenvalue."""
+        """An upper bound on its largest eigenvalue."""
 
     def log_det(self) -> float:
-        """Log |R|."""
+        """log |R|."""
 
     def matrix(self, basis: np.ndarray) -> np.ndarray:
         """(Q kron I)^T R (Q kron I)."""
@@ -159,11 +159,11 @@ class CurvedProblem(Problem, Protocol):
 
     @property
     def prior(self) -> PriorPrecision:
-        """R."""
+        """The precision R of the prior."""
 
     @property
     def n_rows(self) -> int:
-        """N."""
+        """The number of rows N."""
 
     @property
     def curvature(self) -> CurvatureParts:
@@ -174,7 +174,7 @@ class CurvedProblem(Problem, Protocol):
         """What can be proven about the optimum."""
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
-        """H, (K D, K D)."""
+        """The Hessian H, (K D, K D)."""
 
 
 class SampledProblem(CurvedProblem, Protocol):

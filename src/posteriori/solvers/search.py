@@ -1,4 +1,4 @@
-"""The least of a smooth function of a few unknowns, without derivatives."""
+"""The minimum of a smooth function of a few unknowns, without derivatives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Found", "search"]
 
 
 class Found(NamedTuple):
-    """The best point seen."""
+    """The best point that a search has seen."""
 
     x: np.ndarray
     value: float

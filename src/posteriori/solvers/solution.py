@@ -1,15 +1,15 @@
-"""What a solver returns: the parameters it found, how it ended and how close to the optimum it is."""
+"""How a fit ended: its status, the value of its objective, what it cost, and how close to the optimum it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["BayesianSolution", "Iterate", "Solution", "Status", "Steps", "TraceEntry", "run"]
+__all__ = ["BayesianSolution", "FitRecord", "Iterate", "Solution", "Status", "Steps", "TraceEntry", "run"]
 
 
 class Status(Enum):
@@ -47,8 +47,43 @@ class TraceEntry(NamedTuple):
     gap: float | None
 
 
+class FitRecord:
+    """What the record of every fit has, whatever was fitted; reports and the command line read this interface."""
+
+    if TYPE_CHECKING:  # declared, not defined: a dataclass would take inherited properties for defaults of its fields
+
+        @property
+        def status(self) -> Status:
+            """How the fit ended."""
+
+        @property
+        def objective(self) -> float | None:
+            """The number that the fit made small; None where the answer is in closed form."""
+
+        @property
+        def n_iter(self) -> int:
+            """Iterations of the fit."""
+
+        @property
+        def n_passes(self) -> float:
+            """Passes over all rows, of any kind."""
+
+        @property
+        def seconds(self) -> float | None:
+            """Time that the fit took; None where it was not taken, as in files of earlier versions."""
+
+        @property
+        def trace(self) -> Sequence[Any]:
+            """History of the fit, one entry after another."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the status is `Status.CONVERGED`."""
+        return self.status is Status.CONVERGED
+
+
 @dataclass(frozen=True)
-class Solution:
+class Solution(FitRecord):
     """The end of a solve.
 
     Attributes
@@ -66,8 +101,10 @@ class Solution:
     n_passes : float
         Passes over all rows, of any kind.
     trace : list of TraceEntry
-    separation : Separation or None
+    separation : SeparatedClasses or None
         Which classes are separated, and along which direction, when the status says so.
+    seconds : float or None
+        Time from the first iteration to the certificate.
     """
 
     status: Status
@@ -79,11 +116,7 @@ class Solution:
     n_passes: int
     trace: list[TraceEntry] = field(repr=False)
     separation: Any = None
-
-    @property
-    def converged(self) -> bool:
-        """Whether the status is `Status.CONVERGED`."""
-        return self.status is Status.CONVERGED
+    seconds: float | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

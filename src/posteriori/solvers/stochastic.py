@@ -1,4 +1,4 @@
-r"""Stochastic gradient descent: a few rows at a time, in coordinates in which all features look alike.
+r"""Stochastic gradient descent: a few rows at a time, in coordinates in which all features have the same scale.
 
 With running means mu and variances s^2 of the features, a step on the weights of z = (x - mu)/s is, in the weights of
 x itself, Delta W = -eta (g_W - g_b mu)/s^2 and Delta b = -eta g_b - Delta W mu: nobody has to scale the data.
@@ -191,5 +191,5 @@ class RunningMoments:
 
     @property
     def variance(self) -> np.ndarray:
-        """Of each column, (D,)."""
+        """Variance of each column, (D,)."""
         return self.scatter / max(self.count, np.finfo(float).tiny)

@@ -20,7 +20,7 @@ def is_plain(dtype: np.dtype) -> bool:
 
 
 def as_tensor(array: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-    """A contiguous tensor, and what must be known to make the array of it again.
+    """A contiguous tensor, and what must be known to turn it into the array again.
 
     A view becomes what it shows. Axes are laid out as in memory: products are then summed in the same order, and
     predictions are the same to the last bit.
@@ -40,29 +40,29 @@ def as_tensor(array: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
 
 
 def check_tensor(tensor: np.ndarray, about: dict[str, Any], name: str) -> tuple[np.dtype, list[int]]:
-    """The dtype of the array and the sizes of its axes as they are laid out; raises unless the tensor has these."""
+    """The dtype of the array and its shape as it is stored; raises unless the tensor has these."""
     dtype = dtype_of(about.get("dtype"))
     shape, axes = about.get("shape"), about.get("axes")
     if not _are_sizes(shape) or (axes is not None and not (_are_sizes(axes) and sorted(axes) == [*range(len(shape))])):
         raise StorageError(f"the array {name!r} is not described as it must be")
-    laid_out = list(shape) if axes is None else [shape[axis] for axis in axes]
+    stored_shape = list(shape) if axes is None else [shape[axis] for axis in axes]
     carrier, parts = _carrier(dtype)
-    if tensor.dtype != carrier or list(tensor.shape) != [*laid_out, *parts]:
+    if tensor.dtype != carrier or list(tensor.shape) != [*stored_shape, *parts]:
         raise StorageError(
             f"the tensor {name!r} is {tensor.dtype} of shape {tensor.shape}, and {carrier} of shape "
-            f"{(*laid_out, *parts)} is needed"
+            f"{(*stored_shape, *parts)} is needed"
         )
-    return dtype, laid_out
+    return dtype, stored_shape
 
 
 def from_tensor(tensor: np.ndarray, about: dict[str, Any], name: str) -> np.ndarray:
-    """The array again, with memory of its own."""
-    dtype, laid_out = check_tensor(tensor, about, name)
+    """The array that a tensor was made from, with memory of its own."""
+    dtype, stored_shape = check_tensor(tensor, about, name)
     if tensor.dtype == dtype:
         array = tensor.copy()
     else:
         native = np.frombuffer(bytearray(tensor.tobytes()), dtype.newbyteorder("="))
-        array = native.reshape(laid_out).astype(dtype, copy=False)
+        array = native.reshape(stored_shape).astype(dtype, copy=False)
     return array if about.get("axes") is None else array.transpose(np.argsort(about["axes"]))
 
 

@@ -23,7 +23,7 @@ from posteriori.files import replacing
 __all__ = ["FORMAT", "read", "read_document", "write"]
 
 FORMAT = 1
-"""Of files written; all up to this can be read."""
+"""The version of files that are written; files of all versions up to it can be read."""
 _KEY = "posteriori"
 _DIGITS = 64
 _MARK = b'{\\"sha256\\":\\"'
@@ -45,7 +45,7 @@ def write(path: Any, document: dict[str, Any], tensors: Tensors) -> None:
 
 
 def to_bytes(document: dict[str, Any], tensors: Tensors) -> bytes:
-    """The whole file."""
+    """The bytes of the whole file."""
     text = json.dumps({"sha256": "0" * _DIGITS} | document, allow_nan=False, separators=(",", ":"))
     data = bytearray(safetensors.save(tensors, {_KEY: text}))
     header = int.from_bytes(data[:8], "little")
@@ -72,32 +72,32 @@ def read(path: Any) -> tuple[dict[str, Any], Tensors]:
 
 
 def read_document(path: Any) -> dict[str, Any]:
-    """The document alone: neither are tensors read, nor is it verified that the file is whole."""
+    """The document alone: tensors are not read, and the digest of the file is not checked."""
     with Path(path).open("rb") as file:
         return _read_header(path, file)[0]
 
 
 def _read_header(path: Any, file: BinaryIO) -> tuple[dict[str, Any], bytes]:
-    """The document, in a format that can be read, and the bytes of the file so far."""
+    """The document, checked to be of a version that can be read, and the bytes of the file so far."""
     first = file.read(8)
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(first, "little")
     if len(first) < 8 or length > _LONGEST_HEADER:
-        raise StorageError(f"{path} is no model stored by posteriori: it is not in the safetensors format.")
+        raise StorageError(f"{path} is not a model stored by posteriori: it is not in the safetensors format.")
     if 8 + length > size:
         raise StorageError(
-            f"{path} is cut short, or no model stored by posteriori: it has {size} bytes, and its header alone would "
-            f"have {length}."
+            f"{path} is cut short, or not a model stored by posteriori: it has {size} bytes, and its header alone "
+            f"would have {length}."
         )
     header = file.read(length)
     parsed = _parsed(header)
     if not isinstance(parsed, dict):
-        raise StorageError(f"{path} is damaged, or no model stored by posteriori: its header is not in JSON.")
+        raise StorageError(f"{path} is damaged, or not a model stored by posteriori: its header is not in JSON.")
     metadata = parsed.get("__metadata__")
     text = metadata.get(_KEY) if isinstance(metadata, dict) else None
     if not isinstance(text, str):
         raise StorageError(
-            f"{path} is a safetensors file, but no model stored by posteriori: its metadata lacks {_KEY!r}."
+            f"{path} is a safetensors file, but not a model stored by posteriori: its metadata lacks {_KEY!r}."
         )
     document = _parsed(text)
     if not isinstance(document, dict) or type(document.get("format")) is not int or document["format"] < 1:
@@ -113,7 +113,7 @@ def _read_header(path: Any, file: BinaryIO) -> tuple[dict[str, Any], bytes]:
 
 
 def _parsed(text: str | bytes) -> Any:
-    """What JSON says, or None if it says nothing; numbers that are not finite are no JSON."""
+    """The value of a text in JSON, or None if it is not JSON; numbers that are not finite are refused."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError, MemoryError):

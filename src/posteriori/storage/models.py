@@ -18,8 +18,8 @@ from posteriori.storage.tree import MALFORMED, decode, encode, stored_in
 
 __all__ = ["describe", "load", "save"]
 
-_TOLD = ("status", "n_iter", "n_passes", "objective", "gap", "energy", "structure", "approximation")
-"""Of a solution, in a description."""
+_RECORDED = ("n_iter", "n_passes", "objective", "gap", "energy", "structure", "approximation")
+"""What a description repeats of the record of a fit, where the record has it."""
 _LINEAR = ("SoftmaxRegression", "BayesianSoftmaxRegression")
 _VERSION = re.compile(r"([0-9]{1,4}\.[0-9]{1,4})[0-9A-Za-z.+]{0,20}")
 """Major and minor come first: scikit-learn may change what its objects hold with these, not with a patch."""
@@ -73,7 +73,7 @@ def load(path: Any) -> Any:
     Raises
     ------
     StorageError
-        A ValueError: the file is damaged, no model, or from a newer version of posteriori.
+        A ValueError: the file is damaged, not a model, or from a newer version of posteriori.
 
     Warns
     -----
@@ -81,14 +81,14 @@ def load(path: Any) -> Any:
         Where objects of scikit-learn are in the file, such as a Pipeline, and another version of it wrote them.
     """
     document, tensors = files.read(path)
-    said = _of_another_version(path, document)
-    if said:  # before the model is made: should that fail, this is the likely reason
-        warnings.warn(said, StorageWarning, stacklevel=2)
+    warning = _version_warning(path, document)
+    if warning:  # before the model is made: should that fail, this is the likely reason
+        warnings.warn(warning, StorageWarning, stacklevel=2)
     return _read_in(path, lambda: _checked(decode(document.get("model"), tensors), document.get("class")))
 
 
 def describe(path: Any) -> dict[str, Any]:
-    """What a file holds, from its header alone; whether the file is whole is not looked at.
+    """What a file holds, from its header alone; whether the file is whole is not checked.
 
     Returns
     -------
@@ -99,12 +99,13 @@ def describe(path: Any) -> dict[str, Any]:
     """
     document = files.read_document(path)
     about = _read_in(path, lambda: dict(decode(document.get("about"), {})))
-    told = {"class": document.get("class"), **about}
-    return told | {key: document.get(key) for key in ("format", "library", "libraries")}
+    return {"class": document.get("class"), **about} | {
+        key: document.get(key) for key in ("format", "library", "libraries")
+    }
 
 
 def _read_in(path: Any, decoded: Callable[[], Any]) -> Any:
-    """What is decoded; whatever is wrong with it is said in one sentence."""
+    """Return what is decoded; an error becomes one sentence that names the file."""
     try:
         return decoded()
     except StorageError as error:
@@ -113,11 +114,11 @@ def _read_in(path: Any, decoded: Callable[[], Any]) -> Any:
         raise StorageError(f"{path} cannot be read: what is in it does not fit together ({error}).") from None
 
 
-def _of_another_version(path: Any, document: dict[str, Any]) -> str:
-    """What to say of objects of scikit-learn that another version of it wrote; nothing if there are none."""
+def _version_warning(path: Any, document: dict[str, Any]) -> str:
+    """Warn of objects of scikit-learn that another version of it wrote; empty if there are none."""
     libraries = document.get("libraries")
-    told = libraries.get("scikit-learn") if isinstance(libraries, dict) else None
-    written = _VERSION.fullmatch(told) if isinstance(told, str) else None
+    version = libraries.get("scikit-learn") if isinstance(libraries, dict) else None
+    written = _VERSION.fullmatch(version) if isinstance(version, str) else None
     ours = _VERSION.match(sklearn.__version__)
     if written is None or ours is None or written[1] == ours[1]:
         return ""
@@ -125,14 +126,14 @@ def _of_another_version(path: Any, document: dict[str, Any]) -> str:
     if not theirs:
         return ""
     return (
-        f"{path} was written with scikit-learn {told}, and this is {sklearn.__version__}: what it holds of "
+        f"{path} was written with scikit-learn {version}, and this is {sklearn.__version__}: what it holds of "
         f"scikit-learn ({', '.join(theirs)}) may predict otherwise, or not at all. Compare some predictions and save "
         f"the model again, or load it with the old version: pip install 'scikit-learn=={written[1]}.*'."
     )
 
 
 def _about(model: Any) -> dict[str, Any]:
-    """What is told of a model without loading it: plain values alone."""
+    """What `describe` reads without loading the model: plain values alone."""
     chain = _chain(model)
     classes = _learned(chain, "classes_")
     names, width = _learned(chain, "feature_names_in_"), _learned(chain, "n_features_in_")
@@ -162,7 +163,7 @@ def _chain(model: Any) -> list[Any]:
 
 
 def _learned(chain: list[Any], name: str) -> Any:
-    """Of the outermost estimator that has it."""
+    """The attribute of the outermost estimator that has it, or None."""
     return next((getattr(each, name) for each in chain if hasattr(each, name)), None)
 
 
@@ -172,24 +173,25 @@ def _plain(labels: np.ndarray) -> list[Any]:
 
 def _training(model: Any) -> dict[str, Any]:
     """How the fit went, in a few plain values."""
-    solution = getattr(model, "solution_", None)
-    told = {name: getattr(solution, name) for name in _TOLD if hasattr(solution, name)}
-    if "status" in told:
-        told["status"] = told["status"].name.lower()
-    elif solution is None:
-        told |= {"n_iter": model.n_iter_} if hasattr(model, "n_iter_") else {}
+    record = getattr(model, "solution_", None)
+    found: dict[str, Any] = {}
+    if record is not None:
+        found["status"] = record.status.name.lower()
+        found |= {name: value for name in _RECORDED if (value := getattr(record, name, None)) is not None}
+    elif hasattr(model, "n_iter_"):
+        found["n_iter"] = model.n_iter_
     with suppress(AttributeError, ValueError):  # a model may refuse it
-        told["log_evidence"] = model.log_evidence_
+        found["log_evidence"] = model.log_evidence_
     if hasattr(model, "class_count_"):
-        told["class_count"] = model.class_count_.tolist()
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in told.items()}
+        found["class_count"] = model.class_count_.tolist()
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
 
 def _checked(model: Any, name: Any) -> Any:
-    """The model, if it is one and what was learned fits its classes and features: else predictions would not fail."""
+    """The model, checked to be one whose coefficients fit its classes and features: wrong ones would predict too."""
     stored = of_type(type(model))
     if stored is None or stored.how != "estimator" or stored.name != name:
-        raise StorageError("it holds no model")
+        raise StorageError("it does not hold a model")
     for each in _chain(model):
         if type(each).__name__ in _LINEAR and "coef_" in vars(each):
             K, D = len(each.classes_), each.n_features_in_

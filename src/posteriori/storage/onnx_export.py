@@ -40,7 +40,7 @@ _OPSET = 18
 """The oldest with the reductions used here; runtimes since 2023 have it."""
 _LARGEST = float(np.finfo(np.float64).max)
 _NODES_AT_A_TIME = 16
-"""Of the posterior, for each row: what is in memory at once, times rows and classes."""
+"""Nodes of the posterior for which a row is predicted at once: memory grows with them times rows and classes."""
 _EXPORTED = (
     "SoftmaxRegression, BayesianSoftmaxRegression, GaussianClassifier, UtilityClassifier and CalibratedClassifier "
     "around one of these, and scikit-learn pipelines of StandardScaler, MinMaxScaler or MaxAbsScaler that end in one"
@@ -48,7 +48,7 @@ _EXPORTED = (
 
 
 class _Outputs(NamedTuple):
-    """Of a classifier: scores (n, K) whose greatest is the label, and what else the graph returns."""
+    """Outputs of a classifier: scores (n, K) whose greatest is the label, and what else the graph returns."""
 
     probabilities: Value
     scores: Value
@@ -105,14 +105,14 @@ def to_onnx(
 
 
 def _require_exportable(model: Any) -> None:
-    """Raise before anything is built."""
+    """Raise unless the model can be exported, before anything is built."""
     if isinstance(model, Pipeline):
         for _, step in model.steps[:-1]:
             _affine(step)
         _require_exportable(model.steps[-1][1])
     elif isinstance(model, _AROUND):
         check_is_fitted(model, "estimator_")
-        if isinstance(model, CalibratedClassifier) and model._method == "isotonic":
+        if isinstance(model, CalibratedClassifier) and not hasattr(model, "coef_"):
             raise TypeError(
                 "CalibratedClassifier with method='isotonic' cannot be exported to ONNX: use 'temperature', 'vector' "
                 "or 'dirichlet'."
@@ -160,11 +160,11 @@ def _proto(onnx: Any, model: Any, opset: int, dtype: np.dtype[Any]) -> Any:
     return proto
 
 
-# Labels and what is said of the model
+# Labels and the description of the model
 
 
 def _greatest(scores: Value) -> Value:
-    """The first of the greatest of each row, (n,); a row without numbers gets some class too, as it must."""
+    """Place of the first of the greatest scores of each row, (n,); a row of NaN gets a class too, as it must."""
     there = scores.graph.op("Not", scores.is_nan())
     return scores.graph.op("ArgMax", scores.where(there, -_LARGEST), axis=1, keepdims=0)
 
@@ -197,7 +197,7 @@ def _described(model: Any) -> str:
 
 
 def _n_features(model: Any) -> int:
-    """As the first step knows that is fitted to rows; a name such as "passthrough" does not."""
+    """Number of features, known by the first step that is fitted to rows; a name such as "passthrough" is not."""
     if hasattr(model, "n_features_in_"):
         return int(model.n_features_in_)
     if isinstance(model, _AROUND):
@@ -222,7 +222,7 @@ def _outputs(model: Any, X: Value) -> _Outputs:
 
 
 def _affine(step: Any) -> Callable[[Value], Value]:
-    """What a scaler makes of its input."""
+    """The map of a scaler, from its input to its output."""
     if step is None or step == "passthrough" or (isinstance(step, FunctionTransformer) and step.func is None):
         return lambda X: X
     if isinstance(step, StandardScaler):
@@ -265,7 +265,7 @@ def _calibrated(model: CalibratedClassifier, X: Value) -> _Outputs:
 
 
 def _softmax(model: SoftmaxRegression, X: Value) -> _Outputs:
-    """softmax(W x + b); finite features with logits beyond the range of numbers are judged as by predict_proba."""
+    """softmax(W x + b); finite features with logits beyond the range of numbers are treated as by predict_proba."""
     F = X @ model.coef_.T + model.intercept_
     F = F.graph.op("Clip", F.where(F.graph.op("Not", F.is_nan()), 0.0), -_LARGEST, _LARGEST)
     return _Outputs(F.softmax() + _no_number(X), F)
@@ -349,7 +349,7 @@ def _over_draws(Z: Value, thetas: np.ndarray, weights: np.ndarray, offset: np.nd
 
 
 def _in_parts(values: np.ndarray) -> np.ndarray:
-    """A few at a time along a new first axis, filled up with zeros: nodes that weigh nothing."""
+    """Nodes in parts along a new first axis, the last part filled up with zeros: nodes that weigh nothing."""
     size = min(_NODES_AT_A_TIME, len(values))
     missing = -len(values) % size
     filled = np.concatenate([values, np.zeros((missing, *values.shape[1:]))])
@@ -401,7 +401,7 @@ def _quadratic_forms(Z: Value, forms: np.ndarray, D: int) -> Value:
 
 
 def _latent_variances(Z: Value, posterior: Posterior, D: int) -> Value:
-    """Of the logits in the posterior's basis, (n, J)."""
+    """Variances of the logits in the posterior's basis, (n, J)."""
     if isinstance(posterior, KroneckerPosterior):
         return _logits(Z, posterior.directions.T, D).square() @ posterior.shrunk.T
     assert isinstance(posterior, DiagonalPosterior)
@@ -412,7 +412,7 @@ def _latent_variances(Z: Value, posterior: Posterior, D: int) -> Value:
 
 
 def _spread_from_last(variances: Value, K: int) -> Value:
-    """L and a row of zeros, (n, K, K - 1), where L L^T is the covariance of f_k - f_K."""
+    """The factor L and a row of zeros, (n, K, K - 1), where L L^T is the covariance of f_k - f_K."""
     J, op = K - 1, variances.graph.op
     place = np.full((K, K), K * J // 2)  # after all pairs: the variance of nothing, 0
     k, m = np.triu_indices(K, 1)

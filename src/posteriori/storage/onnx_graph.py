@@ -17,7 +17,7 @@ _SMALL = 64
 
 
 def import_onnx() -> Any:
-    """The package `onnx`, or a sentence on how to get it."""
+    """The package `onnx`, or an error that says how to get it."""
     try:
         import onnx
     except ImportError as error:
@@ -26,7 +26,7 @@ def import_onnx() -> Any:
 
 
 class Value:
-    """What an operator of the graph gives, known by its name."""
+    """The result of an operator of the graph, known by its name."""
 
     __array_ufunc__ = None  # array - value is ours to compute, not NumPy's
 
@@ -67,7 +67,7 @@ class Value:
         return self.graph.op("Neg", self)
 
     def square(self) -> Value:
-        """Its square."""
+        """The square of each number."""
         return self.graph.op("Mul", self, self)
 
     def scaled(self, factors: np.ndarray) -> Value:
@@ -80,43 +80,43 @@ class Value:
         return self @ np.reshape(factors, (1, 1)) if np.size(factors) == 1 else self * factors
 
     def columns(self, index: np.ndarray) -> Value:
-        """Those columns of a matrix, in that order."""
+        """Chosen columns of a matrix, in the order given."""
         return self.graph.op("Gather", self, np.asarray(index, dtype=np.int64), axis=1)
 
     def part(self, starts: list[int], stops: list[int], axes: list[int]) -> Value:
-        """From start to stop along each of the axes; a stop beyond the end is the end."""
+        """The part from start to stop along each of the axes; a stop beyond the end is the end."""
         return self.graph.op("Slice", self, *(np.array(which, dtype=np.int64) for which in (starts, stops, axes)))
 
     def padded(self, before: int, after: int, value: float = 0.0) -> Value:
-        """With more columns in a matrix, or more rows in each of many."""
+        """The matrix with more columns, or many matrices with more rows each."""
         return self.graph.op("Pad", self, np.array([before, after], dtype=np.int64), value, np.array([1]))
 
     def reshaped(self, *shape: int) -> Value:
-        """In another shape; 0 keeps the size of that axis."""
+        """The same numbers in another shape; 0 keeps the size of that axis."""
         return self.graph.op("Reshape", self, np.array(shape, dtype=np.int64))
 
     def expanded(self, *axes: int) -> Value:
-        """With new axes of size one there."""
+        """The same numbers with new axes of size one at these places."""
         return self.graph.op("Unsqueeze", self, np.array(axes, dtype=np.int64))
 
     def sum(self, axis: int, keepdims: bool = False) -> Value:
-        """Along an axis."""
+        """The sum along an axis."""
         return self.graph.op("ReduceSum", self, np.array([axis]), keepdims=int(keepdims))
 
     def max(self, axis: int, keepdims: bool = False) -> Value:
-        """Along an axis."""
+        """The greatest along an axis."""
         return self.graph.op("ReduceMax", self, np.array([axis]), keepdims=int(keepdims))
 
     def where(self, truth: Value, other: Any) -> Value:
-        """Itself where that is true, the other elsewhere."""
+        """The value itself where the condition is true, the other elsewhere."""
         return self.graph.op("Where", truth, self, other)
 
     def is_nan(self) -> Value:
-        """Where it is no number."""
+        """Whether each number is NaN."""
         return self.graph.op("IsNaN", self)
 
     def softmax(self, axis: int = -1) -> Value:
-        """Along an axis; runtimes subtract the greatest first."""
+        """The softmax along an axis; runtimes subtract the greatest first."""
         return self.graph.op("Softmax", self, axis=axis)
 
 
@@ -138,7 +138,7 @@ class Graph:
         return Value(self, out)
 
     def input(self, name: str) -> Value:
-        """The input of that name."""
+        """The input of this name."""
         return Value(self, name)
 
     def added_up(self, term: Callable[..., Value], like: Value, *sequences: np.ndarray) -> Value:
@@ -159,11 +159,11 @@ class Graph:
         return self.op("Scan", start, *sequences, body=body, num_scan_inputs=len(sequences))
 
     def output(self, value: Value, name: str) -> None:
-        """Return a value under that name."""
+        """Make a value an output of the graph, under this name."""
         self._nodes.append(self._onnx.helper.make_node("Identity", [value.name], [name], name=name + "_output"))
 
     def model(self, name: str, inputs: list[Any], outputs: list[Any], opset: int, **about: Any) -> Any:
-        """The whole as a ModelProto."""
+        """The whole graph as a ModelProto."""
         helper = self._onnx.helper
         graph = helper.make_graph(self._nodes, name, inputs, outputs, initializer=self._constants)
         opsets = [helper.make_opsetid("", opset)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-__all__ = ["Stored", "by_name", "of_type"]
+__all__ = ["Deferred", "Stored", "by_name", "of_type"]
 
 How = Literal["estimator", "fields", "attributes", "enum"]
 
@@ -50,7 +50,7 @@ class Stored:
     finish: Callable[[Any], Any] | None = None
     deferred: bool = False
     type_name: str = ""
-    """Of the class, where it is not the name in files."""
+    """Name of the class, where it is not the name in files."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -63,13 +63,48 @@ class Stored:
         return getattr(import_module(self.home), self.type_name or self.name)
 
 
+class Deferred:
+    """An object that is made when something of it is first asked for: a file is read without importing JAX.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the object; called once.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make: Callable[[], Any] | None = make
+        self._made: Any = None
+
+    def made(self) -> Any:
+        """The object itself, made now if it was not yet."""
+        if self._make is not None:
+            self._made, self._make = self._make(), None
+        return self._made
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("_make", "_made"):  # what copying and pickling look for
+            raise AttributeError(name)
+        return getattr(self.made(), name)
+
+    def __repr__(self) -> str:
+        return repr(self.made())
+
+    def __reduce__(self) -> Any:
+        return _itself, (self.made(),)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
 def by_name(name: Any) -> Stored | None:
-    """The class that files call so."""
+    """The entry of the class that has this name in files, or None."""
     return _BY_NAME.get(name) if isinstance(name, str) else None
 
 
 def of_type(cls: type) -> Stored | None:
-    """The entry of a class; not of one derived from it, which may hold more."""
+    """The entry of a class, or None; a class derived from one that is stored may hold more, and has no entry."""
     return _BY_KEY.get((cls.__module__, cls.__qualname__))
 
 
@@ -97,7 +132,7 @@ def _seen_in_one(model: Any) -> None:
 
 
 def _without_first_rows(state: dict[str, Any]) -> dict[str, Any]:
-    """The first rows of the first call serve to recognise a second pass."""
+    """Leave out the first rows, which partial_fit keeps to recognise a second pass."""
     return state | {"_first_rows": None}
 
 

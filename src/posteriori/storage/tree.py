@@ -6,7 +6,7 @@ whose keys are text. All else is an object with the key "$", which says what it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from math import isfinite
@@ -17,8 +17,7 @@ import numpy as np
 
 from posteriori.exceptions import StorageError
 from posteriori.storage.arrays import as_tensor, check_tensor, dtype_of, from_tensor, is_plain
-from posteriori.storage.deferred import Deferred
-from posteriori.storage.registry import Stored, by_name, of_type
+from posteriori.storage.registry import Deferred, Stored, by_name, of_type
 
 __all__ = ["MALFORMED", "decode", "encode", "stored_in"]
 
@@ -28,11 +27,11 @@ MALFORMED = (ArithmeticError, AttributeError, LookupError, MemoryError, Recursio
 """What reading a tree may raise that was not written by `encode`."""
 
 _DEEPEST = 64
-"""Values within values."""
+"""Levels of values within values."""
 _WIDEST = 1 << 28
-"""Bytes of an array of text: a file may not ask for any amount."""
+"""Most bytes of an array of text: a file may not ask for any amount of memory."""
 _LARGEST = 10**4000
-"""Python reads no longer numbers from text."""
+"""From here on Python refuses to read a whole number from text."""
 
 
 def encode(value: Any, path: str = "") -> tuple[Any, Tensors]:
@@ -42,13 +41,13 @@ def encode(value: Any, path: str = "") -> tuple[Any, Tensors]:
 
 
 def decode(node: Any, tensors: Tensors, *, defer: bool = True) -> Any:
-    """The value of a tree; objects that need JAX are made when they are used, unless told otherwise."""
+    """The value of a tree; objects that need JAX are made when they are used, unless `defer` is False."""
     _check(node, tensors, 0)
     return _Reader(tensors, defer).value(node)
 
 
 def stored_in(tree: Any) -> set[Stored]:
-    """The classes that a tree has objects of, as far as they are known here."""
+    """The known classes that a tree has objects of."""
     found: set[Stored] = set()
     left = [tree]
     while left:  # not by recursion: how deep a tree of a file is has not been checked yet
@@ -63,6 +62,8 @@ def stored_in(tree: Any) -> set[Stored]:
 
 
 class _Writer:
+    """Turns values into nodes; each kind of value has a method, found by its type in `_WRITERS`."""
+
     def __init__(self) -> None:
         self.tensors: Tensors = {}
 
@@ -71,38 +72,37 @@ class _Writer:
             raise TypeError(f"{_at(path)} is nested deeper than {_DEEPEST} levels: it cannot be stored.")
         if isinstance(value, Deferred):
             value = value.made()
-        kind = type(value)
-        if value is None or kind in (bool, str):
-            return value
-        if kind is int:
-            if abs(value) >= _LARGEST:
-                raise TypeError(f"{_at(path)} is a whole number of too many digits: it cannot be stored.")
-            return value
-        if kind is float:
-            return value if isfinite(value) else {"$": "float", "value": repr(value)}
-        if kind is complex:
-            return {"$": "complex", "parts": [self.node(part, path, depth + 1) for part in (value.real, value.imag)]}
-        if kind is list:
-            return self._items(value, path, depth)
-        if kind in (tuple, set, frozenset):
-            ordered = value if kind is tuple else sorted(value, key=lambda item: (type(item).__name__, repr(item)))
-            return {"$": kind.__name__, "items": self._items(ordered, path, depth)}
-        if kind is dict:
-            return self._dict(value, path, depth)
-        if kind is bytes:
-            return {"$": "bytes", "hex": value.hex()}
-        if isinstance(value, PurePath):
-            return {"$": "path", "value": str(value)}
-        if kind is np.ndarray:
-            return self._array(value, path, depth)
-        if isinstance(value, np.generic):
-            return self._scalar(value, path)
-        if isinstance(value, np.dtype):
-            return {"$": "dtype", "value": "object" if value == np.dtype(object) else self._dtype(value, path)}
-        stored = of_type(kind)
-        if stored is None:
-            raise TypeError(_refusal(value, path))
-        return self._object(value, stored, path, depth)
+        write = _WRITERS.get(type(value)) or next(
+            (write for kind, write in _WRITERS_OF_SUBTYPES.items() if isinstance(value, kind)), _Writer._object
+        )
+        return write(self, value, path, depth)
+
+    def _itself(self, value: bool | str | None, path: str, depth: int) -> Any:
+        return value
+
+    def _int(self, value: int, path: str, depth: int) -> int:
+        if abs(value) >= _LARGEST:
+            raise TypeError(f"{_at(path)} is a whole number of too many digits: it cannot be stored.")
+        return value
+
+    def _float(self, value: float, path: str, depth: int) -> Any:
+        return value if isfinite(value) else {"$": "float", "value": repr(value)}
+
+    def _complex(self, value: complex, path: str, depth: int) -> Any:
+        return {"$": "complex", "parts": [self.node(part, path, depth + 1) for part in (value.real, value.imag)]}
+
+    def _tuple(self, value: tuple[Any, ...], path: str, depth: int) -> Any:
+        return {"$": "tuple", "items": self._items(value, path, depth)}
+
+    def _set(self, value: set[Any] | frozenset[Any], path: str, depth: int) -> Any:
+        ordered = sorted(value, key=lambda item: (type(item).__name__, repr(item)))
+        return {"$": type(value).__name__, "items": self._items(ordered, path, depth)}
+
+    def _bytes(self, value: bytes, path: str, depth: int) -> Any:
+        return {"$": "bytes", "hex": value.hex()}
+
+    def _path(self, value: PurePath, path: str, depth: int) -> Any:
+        return {"$": "path", "value": str(value)}
 
     def _items(self, values: Iterable[Any], path: str, depth: int) -> list[Any]:
         return [self.node(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(values)]
@@ -130,39 +130,68 @@ class _Writer:
             "$": "labels", "dtype": dtype, "shape": list(array.shape), "items": self._items(flat, path, depth)
         }  # fmt: skip
 
-    def _scalar(self, value: np.generic, path: str) -> Any:
+    def _scalar(self, value: np.generic, path: str, depth: int) -> Any:
         if isinstance(value, np.str_):
             return {"$": "scalar", "dtype": "str", "value": str(value)}
         if not is_plain(value.dtype):
             raise TypeError(f"{_at(path)} is a {type(value).__name__}: it cannot be stored.")
         return {"$": "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex(), "shown": str(value)}
 
-    def _dtype(self, dtype: np.dtype, path: str) -> str:
+    def _dtype(self, dtype: np.dtype, path: str, depth: int) -> Any:
+        if dtype == np.dtype(object):
+            return {"$": "dtype", "value": "object"}
         if not is_plain(dtype):
             raise TypeError(f"{_at(path)} is the dtype {dtype}: it cannot be stored.")
-        return dtype.str
+        return {"$": "dtype", "value": dtype.str}
 
-    def _object(self, value: Any, stored: Stored, path: str, depth: int) -> Any:
+    def _object(self, value: Any, path: str, depth: int) -> Any:
+        stored = of_type(type(value))
+        if stored is None:
+            raise TypeError(_refusal(value, path))
         if stored.how == "enum":
             return {"$": "enum", "class": stored.name, "name": value.name}
         if stored.prepare is not None:
             stored.prepare(value)
         node: dict[str, Any] = {"$": "object", "class": stored.name}
-        within = f"{path}." if path else ""
+        prefix = f"{path}." if path else ""
         for part, named in _parts(value, stored).items():
-            node[part] = {name: self.node(item, within + name, depth + 1) for name, item in named.items()}
+            node[part] = {name: self.node(item, prefix + name, depth + 1) for name, item in named.items()}
         return node
 
     def _free_name(self, path: str) -> str:
-        # two keys may read alike; and safetensors keeps one name for itself
+        # two keys may have the same text; and safetensors keeps one name for itself
         name, n = path or "value", 2
         while name in self.tensors or name == "__metadata__":
             name, n = f"{path}#{n}", n + 1
         return name
 
 
+_WRITERS: dict[type, Callable[[_Writer, Any, str, int], Any]] = {
+    type(None): _Writer._itself,
+    bool: _Writer._itself,
+    str: _Writer._itself,
+    int: _Writer._int,
+    float: _Writer._float,
+    complex: _Writer._complex,
+    list: _Writer._items,
+    tuple: _Writer._tuple,
+    set: _Writer._set,
+    frozenset: _Writer._set,
+    dict: _Writer._dict,
+    bytes: _Writer._bytes,
+    np.ndarray: _Writer._array,
+}
+"""Values of exactly these types; a subclass may hold more than its base."""
+_WRITERS_OF_SUBTYPES: dict[type, Callable[[_Writer, Any, str, int], Any]] = {
+    PurePath: _Writer._path,
+    np.generic: _Writer._scalar,
+    np.dtype: _Writer._dtype,
+}
+"""Values of these types and of types derived from them."""
+
+
 def _parts(value: Any, stored: Stored) -> dict[str, dict[str, Any]]:
-    """What is stored of an object: an estimator's parameters apart from what it has learned."""
+    """The parts of an object that are stored: the parameters of an estimator apart from what it has learned."""
     if stored.how == "estimator":
         params = value.get_params(deep=False)
         state = {name: item for name, item in vars(value).items() if name not in params}
@@ -191,13 +220,13 @@ def _refusal(value: Any, path: str) -> str:
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return f"{what}, and generators are not stored: use a whole number as random_state."
     return (
-        f"{what}, which is none of the classes that can be stored: posteriori's own, pipelines, and a few "
+        f"{what}, which is not among the classes that can be stored: posteriori's own, pipelines, and a few "
         "transformers of scikit-learn."
     )
 
 
 def _check(node: Any, tensors: Tensors, depth: int) -> None:
-    """Raise unless all tensors and classes that a tree speaks of are there: parts of it are made later."""
+    """Raise unless all tensors and classes that a tree names exist: parts of it are made later."""
     if depth > 4 * _DEEPEST:
         raise StorageError("its header is nested too deeply")
     if isinstance(node, list):

@@ -1,0 +1,244 @@
+"""Classifiers compared by the rows that they have not seen: one split into folds, and differences row by row.
+
+Every row is predicted once, by models fitted without it. All models see the same folds, so that the difference between
+two of them has a standard error of its own, much smaller than that of either:
+
+    d_n = -log p_a(y_n) + log p_b(y_n),    mean d +- sd(d) / sqrt(N).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+
+from posteriori.decision.scores import labels_and_weights, mean_and_error
+from posteriori.parameters import require_count, seed_from
+from posteriori.rows.engines import label_vector, read_labels, require_in_memory, take_rows, without_column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ComparedModel", "Comparison", "compare", "folds"]
+
+Splits = list[tuple[np.ndarray, np.ndarray]]
+
+
+class ComparedModel(NamedTuple):
+    """One model of a comparison, by rows that it has not seen.
+
+    Attributes
+    ----------
+    name : str
+    log_loss, log_loss_error : float
+        Mean of -log p(y), and its standard error.
+    difference, difference_error : float
+        Log-loss above that of the best model, and the standard error of this difference.
+    accuracy, brier : float
+    seconds : float
+        Time of all fits and predictions.
+    """
+
+    name: str
+    log_loss: float
+    log_loss_error: float
+    difference: float
+    difference_error: float
+    accuracy: float
+    brier: float
+    seconds: float
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Models compared by the log-loss of rows held out.
+
+    Attributes
+    ----------
+    models : list of ComparedModel
+        The lowest log-loss first.
+    rows : ndarray (n,)
+        Numbers of the rows held out.
+    losses : dict of str to ndarray (n,)
+        -log p(y) of each of these rows, by each model.
+    weights : ndarray (n,) or None
+        Weights of these rows.
+    """
+
+    models: list[ComparedModel]
+    rows: np.ndarray
+    losses: dict[str, np.ndarray]
+    weights: np.ndarray | None = field(default=None)
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{model.name} {model.log_loss:.4f}" for model in self.models)
+        return f"Comparison(log-loss of {len(self.rows)} rows held out: {listed})"
+
+    @property
+    def best(self) -> str:
+        """Name of the model with the lowest log-loss."""
+        return self.models[0].name
+
+    def difference(self, a: str, b: str) -> tuple[float, float]:
+        """Log-loss of model a above that of model b, and the standard error of this difference."""
+        return mean_and_error(self.losses[a] - self.losses[b], self.weights)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The models as a table, one row for each, the lowest log-loss first."""
+        import pandas as pd
+
+        return pd.DataFrame(self.models).set_index("name")
+
+
+def compare(
+    models: Any, X: Any, y: Any, *, sample_weight: Any = None, cv: Any = 5, random_state: Any = None
+) -> Comparison:
+    """Compare classifiers by the log-loss of rows held out.
+
+    Parameters
+    ----------
+    models : dict of name to classifier, or list of classifiers
+        Unfitted or fitted: each is cloned and fitted anew in every fold. In a list they are called by their classes.
+    X : table or array in memory
+        May hold the columns that y and sample_weight name.
+    y : labels (n,), or the name of a column of X
+    sample_weight : numbers (n,), or the name of a column of X, optional
+        For the fits and for the scores.
+    cv : int, splitter or list of (train, test), default 5
+        A number of folds keeps the shares of classes where every class has enough rows.
+    random_state : int, RandomState or None
+        For the folds; None is 0.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from posteriori import SoftmaxRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = compare({"linear": SoftmaxRegression(0.1), "naive": GaussianNB()}, X, y)
+    >>> found.best
+    'linear'
+    >>> found.to_frame()[["difference", "difference_error"]].round(3)
+            difference  difference_error
+    name
+    linear       0.000             0.000
+    naive        0.051             0.037
+    """
+    candidates = _named(models)
+    require_in_memory(X, "compare, which holds rows out,")
+    labels, weights = label_vector(read_labels(X, y)), read_labels(X, sample_weight)
+    X = without_column(without_column(X, y), sample_weight)
+    weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+    splits = _splits(cv, X, labels, random_state)
+    held = np.concatenate([test for _, test in splits])
+    found: dict[str, list[_Held]] = {name: [] for name in candidates}
+    for train, test in splits:
+        X_train, X_test = take_rows(X, train), take_rows(X, test)
+        for name, model in candidates.items():
+            options = {} if weights is None else {_weight_parameter(model): weights[train]}
+            found[name].append(_held_out(model, X_train, labels[train], X_test, labels[test], options))
+    return _comparison(found, held, None if weights is None else weights[held])
+
+
+def folds(y: np.ndarray, n_folds: int, seed: int) -> Splits:
+    """Rows to fit and rows to hold out, shuffled; by class where every class has enough rows."""
+    require_count("cv", n_folds, 2)
+    _, counts = np.unique(y, return_counts=True)
+    kind = StratifiedKFold if counts.min() >= n_folds else KFold
+    n_splits = max(2, min(n_folds, len(y)))
+    return list(kind(n_splits, shuffle=True, random_state=seed).split(np.zeros(len(y)), y))
+
+
+class _Held(NamedTuple):
+    """What one model did on the rows held out of one fold."""
+
+    loss: np.ndarray
+    hit: np.ndarray
+    brier: np.ndarray
+    seconds: float
+
+
+def _named(models: Any) -> dict[str, Any]:
+    """Models by name; those of a list are called by their classes, and numbered where classes repeat."""
+    if isinstance(models, Mapping):
+        named = {str(name): model for name, model in models.items()}
+    elif isinstance(models, Iterable) and not isinstance(models, str):
+        named = {}
+        for model in models:
+            name = type(model[-1] if hasattr(model, "steps") else model).__name__
+            number = sum(other.partition(" ")[0] == name for other in named) + 1
+            named[name if number == 1 else f"{name} {number}"] = model
+    else:
+        raise TypeError(f"models is a {type(models).__name__}: pass a list of classifiers, or a dict of names to them.")
+    _require_classifiers(named)
+    return named
+
+
+def _require_classifiers(models: Mapping[str, Any]) -> None:
+    if not models:
+        raise ValueError("models is empty: pass at least one classifier.")
+    for name, model in models.items():
+        if not (hasattr(model, "fit") and hasattr(model, "predict_proba")):
+            raise TypeError(f"The model {name!r} has no fit or no predict_proba: the log-loss needs probabilities.")
+
+
+def _splits(cv: Any, X: Any, labels: np.ndarray, random_state: Any) -> Splits:
+    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+        return folds(labels, int(cv), seed_from(random_state))
+    return list(check_cv(cv, labels, classifier=True).split(np.zeros(len(labels)), labels))
+
+
+def _weight_parameter(model: Any) -> str:
+    """The argument of `fit` that takes weights: a pipeline hands it to its last step."""
+    return f"{model.steps[-1][0]}__sample_weight" if hasattr(model, "steps") else "sample_weight"
+
+
+def _held_out(model: Any, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray, options: dict[str, Any]) -> _Held:
+    """Fit a copy and score rows held out; a class without a row to learn from costs what no knowledge would."""
+    began = perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # these fits are thrown away
+        fitted = clone(model).fit(X, y, **options)
+        P = fitted.predict_proba(X_test)
+    seconds = perf_counter() - began
+    known = np.isin(y_test, fitted.classes_)
+    codes, _ = labels_and_weights(y_test[known], fitted.classes_, P[known], None)
+    p = P[known, codes]
+    loss = np.full(len(y_test), np.log(len(fitted.classes_) + 1.0))
+    loss[known] = -np.log(np.maximum(p, 1e-300))
+    hit = np.zeros(len(y_test))
+    hit[known] = P[known].argmax(axis=1) == codes
+    brier = (P**2).sum(axis=1) + 1.0
+    brier[known] -= 2.0 * p
+    return _Held(loss, hit, brier, seconds)
+
+
+def _comparison(found: Mapping[str, list[_Held]], held: np.ndarray, weights: np.ndarray | None) -> Comparison:
+    losses = {name: np.concatenate([fold.loss for fold in each]) for name, each in found.items()}
+    means = {name: mean_and_error(each, weights) for name, each in losses.items()}
+    best = min(means, key=lambda name: means[name][0])
+    compared = []
+    for name, each in found.items():
+        difference, error = mean_and_error(losses[name] - losses[best], weights)
+        compared.append(
+            ComparedModel(
+                name,
+                *means[name],
+                difference,
+                error,
+                accuracy=mean_and_error(np.concatenate([fold.hit for fold in each]), weights)[0],
+                brier=mean_and_error(np.concatenate([fold.brier for fold in each]), weights)[0],
+                seconds=sum(fold.seconds for fold in each),
+            )
+        )
+    return Comparison(sorted(compared, key=lambda model: model.log_loss), held, losses, weights)

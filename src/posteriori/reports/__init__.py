@@ -1,0 +1,27 @@
+"""What people read and see: evaluations and their page, plots, and a posterior calculated by hand."""
+
+from posteriori.reports.displays import (
+    ConfusionUtilityDisplay,
+    DecisionRegionDisplay,
+    ReliabilityDisplay,
+    UtilityCurveDisplay,
+)
+from posteriori.reports.evaluation import DecisionValue, Evaluation, Score, evaluate
+from posteriori.reports.page import Report, report
+from posteriori.reports.walkthrough import Step, Walkthrough, walkthrough
+
+__all__ = [
+    "ConfusionUtilityDisplay",
+    "DecisionRegionDisplay",
+    "DecisionValue",
+    "Evaluation",
+    "ReliabilityDisplay",
+    "Report",
+    "Score",
+    "Step",
+    "UtilityCurveDisplay",
+    "Walkthrough",
+    "evaluate",
+    "report",
+    "walkthrough",
+]

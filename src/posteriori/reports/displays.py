@@ -1,0 +1,322 @@
+"""Plots of probabilities and decisions, in scikit-learn's Display convention.
+
+``Display.from_estimator(...)`` or ``Display.from_predictions(...)`` computes and draws; the object keeps the numbers
+and the axes (`ax_`, `figure_`), and `plot(ax=...)` draws them again elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from posteriori.decision import Utility, decide
+from posteriori.decision.decisions import distributions
+from posteriori.decision.scores import CalibrationBins, calibration_bins, labels_and_weights
+from posteriori.decision.utility import action_places, codes_of, places
+
+__all__ = ["ConfusionUtilityDisplay", "DecisionRegionDisplay", "ReliabilityDisplay", "UtilityCurveDisplay"]
+
+_BLUE, _ORANGE, _GREY = "#3b6fb6", "#d9822b", "0.6"
+
+
+def _axes(ax: Any) -> Any:
+    """Axes to draw on; matplotlib is imported only here."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("Plots need matplotlib: pip install 'posteriori[plot]'.") from None
+    return plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+class _Display:
+    """What all displays share: remembered axes."""
+
+    ax_: Any
+    figure_: Any
+
+    def _on(self, ax: Any) -> Any:
+        ax = _axes(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+
+class ReliabilityDisplay(_Display):
+    """Frequency against probability: points on the diagonal are what calibrated probabilities give.
+
+    Parameters
+    ----------
+    bins : CalibrationBins
+    name : str or None
+    event : str
+        What the probability is of.
+    """
+
+    def __init__(
+        self, bins: CalibrationBins, *, name: str | None = None, event: str = "the most probable class"
+    ) -> None:
+        self.bins, self.name, self.event = bins, name, event
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y: Any,
+        proba: Any,
+        *,
+        classes: Any = None,
+        of: Any = None,
+        n_bins: int = 10,
+        strategy: str = "quantile",
+        sample_weight: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+    ) -> Self:
+        """Compute and draw the diagram of the most probable class of each row, or of one class (`of`)."""
+        P = distributions(proba, "proba")
+        known = np.unique(np.asarray(y)) if classes is None else np.asarray(classes)
+        codes, weights = labels_and_weights(y, classes, P, sample_weight)
+        if of is None:
+            top, event = P.argmax(axis=1), "the most probable class"
+        else:
+            top, event = np.full(len(P), codes_of([of], known)[0]), f"class {of}"
+        p, hit = P[np.arange(len(P)), top], (top == codes).astype(np.float64)
+        bins = calibration_bins(p, hit, weights, n_bins, strategy)  # type: ignore[arg-type]
+        return cls(bins, name=name, event=event).plot(ax)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **options: Any) -> Self:
+        """Compute and draw the diagram of a fitted classifier; options as for `from_predictions`."""
+        name = type(estimator).__name__ if name is None else name
+        return cls.from_predictions(y, estimator.predict_proba(X), classes=estimator.classes_, name=name, **options)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw frequencies with two standard errors, and the share of rows in each bin."""
+        ax = self._on(ax)
+        bins = self.bins
+        error = 2.0 * np.sqrt(np.maximum(bins.frequency * (1.0 - bins.frequency), 0.25 / bins.count) / bins.count)
+        ax.plot([0, 1], [0, 1], color=_GREY, linewidth=1, zorder=0)
+        ax.errorbar(
+            bins.probability, bins.frequency, yerr=error, fmt="o", color=_BLUE, markersize=5, capsize=2, label=self.name
+        )
+        share = bins.weight / bins.weight.sum()
+        ax.vlines(bins.probability, 0.0, 0.2 * share / share.max(), color=_BLUE, alpha=0.35, linewidth=5)
+        ax.set(xlabel=f"probability of {self.event}", ylabel="frequency", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        if self.name is not None:
+            ax.legend(frameon=False, loc="upper left")
+        return self
+
+
+class UtilityCurveDisplay(_Display):
+    """Mean utility as ever more rows are handed over to a reject action, the least clear-cut first.
+
+    Parameters
+    ----------
+    share : ndarray (m,)
+        Of rows that are decided.
+    utility : ndarray (m,)
+        Mean realised utility of these.
+    error : ndarray (m,)
+        Its standard error.
+    name : str or None
+    """
+
+    def __init__(self, share: np.ndarray, utility: np.ndarray, error: np.ndarray, *, name: str | None = None) -> None:
+        self.share, self.utility, self.error, self.name = share, utility, error, name
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y: Any,
+        proba: Any,
+        utility: Utility | None = None,
+        *,
+        classes: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+    ) -> Self:
+        """Compute and draw the curve of class probabilities; the utility is zero-one if none is given."""
+        labels = np.asarray(y)
+        known = np.unique(labels) if classes is None else np.asarray(classes)
+        utility = Utility.zero_one(known) if utility is None else utility.ordered(known)
+        if not utility.constant:
+            raise ValueError("A utility curve needs one utility for all rows.")
+        assert utility.matrix is not None
+        decisions = decide(proba, utility, classes=known)
+        realised = utility.matrix[codes_of(labels, known), decisions.codes][
+            np.argsort(-decisions.margin, kind="stable")
+        ]
+        n = np.arange(1, len(realised) + 1)
+        mean = np.cumsum(realised) / n
+        variance = np.maximum(np.cumsum(realised**2) / n - mean**2, 0.0)
+        shown = np.unique(np.linspace(0, len(n) - 1, 200).astype(int))
+        return cls(n[shown] / len(n), mean[shown], np.sqrt(variance / n)[shown], name=name).plot(ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, utility: Utility | None = None, *, name: str | None = None, ax: Any = None
+    ) -> Self:
+        """Compute and draw the curve of a fitted classifier; a `UtilityClassifier` has a utility of its own."""
+        name = type(estimator).__name__ if name is None else name
+        if utility is None:
+            utility = getattr(estimator, "utility", None)
+        return cls.from_predictions(
+            y, estimator.predict_proba(X), utility, classes=estimator.classes_, name=name, ax=ax
+        )
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the curve with two standard errors."""
+        ax = self._on(ax)
+        (line,) = ax.plot(self.share, self.utility, label=self.name)
+        low, high = self.utility - 2.0 * self.error, self.utility + 2.0 * self.error
+        ax.fill_between(self.share, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+        ax.set(xlabel="share of rows decided, clearest first", ylabel="mean realised utility", xlim=(0, 1))
+        if self.name is not None:
+            ax.legend(frameon=False)
+        return self
+
+
+class ConfusionUtilityDisplay(_Display):
+    """How often each action was taken in each state, and what that contributed to the mean utility.
+
+    Parameters
+    ----------
+    counts : ndarray (K, A)
+    utility : ndarray (K, A)
+    states, actions : sequence of names
+    """
+
+    def __init__(self, counts: np.ndarray, utility: np.ndarray, states: Any, actions: Any) -> None:
+        self.counts, self.utility, self.states, self.actions = counts, utility, states, actions
+
+    @classmethod
+    def from_predictions(
+        cls, y: Any, actions: Any, utility: Utility, *, sample_weight: Any = None, ax: Any = None
+    ) -> Self:
+        """Compute and draw the table of actions taken when the truth was y."""
+        if not utility.constant:
+            raise ValueError("A confusion table needs one utility for all rows.")
+        assert utility.matrix is not None
+        counts = np.zeros(utility.matrix.shape)
+        weights = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        np.add.at(counts, (places(y, utility.states), action_places(actions, utility)), weights)
+        return cls(counts, utility.matrix, utility.states, utility.actions).plot(ax)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, sample_weight: Any = None, ax: Any = None) -> Self:
+        """Compute and draw the table of a `UtilityClassifier`, or of any classifier with the zero-one utility."""
+        given = getattr(estimator, "utility", None)
+        utility = Utility.zero_one(estimator.classes_) if given is None else given
+        utility = utility.ordered(estimator.classes_)
+        return cls.from_predictions(y, estimator.predict(X), utility, sample_weight=sample_weight, ax=ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the table; colour is the contribution to the mean utility."""
+        ax = self._on(ax)
+        part = self.counts * self.utility / max(self.counts.sum(), 1e-300)
+        limit = max(np.abs(part).max(), 1e-300)
+        ax.imshow(part, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
+        for k, a in np.ndindex(part.shape):
+            dark = abs(part[k, a]) > 0.6 * limit
+            text = f"{self.counts[k, a]:g}\n{part[k, a]:+.3g}"
+            ax.text(a, k, text, ha="center", va="center", color="white" if dark else "black")
+        ax.set_xticks(range(len(self.actions)), [str(name) for name in self.actions])
+        ax.set_yticks(range(len(self.states)), [str(name) for name in self.states])
+        ax.set(xlabel="action", ylabel="truth", title=f"mean utility {part.sum():.4g}: count, and share in it")
+        return self
+
+
+class DecisionRegionDisplay(_Display):
+    """Which action where, over two features; pale where the best action is hardly better than the second best.
+
+    Parameters
+    ----------
+    grid : tuple of ndarray (m,)
+        Values of the two features.
+    codes : ndarray of int (m, m)
+    certainty : ndarray (m, m)
+        0 where two actions are equally good, 1 where the choice is clearest.
+    actions : sequence of names
+    names : pair of str
+    """
+
+    def __init__(
+        self, grid: tuple[np.ndarray, np.ndarray], codes: np.ndarray, certainty: np.ndarray, actions: Any, names: Any
+    ) -> None:
+        self.grid, self.codes, self.certainty, self.actions, self.names = grid, codes, certainty, actions, names
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        utility: Utility | None = None,
+        *,
+        features: tuple[int, int] = (0, 1),
+        at: Any = None,
+        resolution: int = 200,
+        ax: Any = None,
+    ) -> Self:
+        """Compute and draw the regions of a classifier over two features, the others at `at` (their means if None)."""
+        rows = np.asarray(X, dtype=np.float64)
+        i, j = features
+        first, second = (
+            np.linspace(
+                rows[:, d].min() - 0.05 * np.ptp(rows[:, d]), rows[:, d].max() + 0.05 * np.ptp(rows[:, d]), resolution
+            )
+            for d in (i, j)
+        )
+        points = np.tile(rows.mean(axis=0) if at is None else np.asarray(at, dtype=np.float64), (resolution**2, 1))
+        A, B = np.meshgrid(first, second)
+        points[:, i], points[:, j] = A.ravel(), B.ravel()
+        names = [str(name) for name in getattr(estimator, "feature_names_in_", [f"x{d}" for d in range(rows.shape[1])])]
+        if utility is None:
+            utility = getattr(estimator, "utility", None)
+        classes = estimator.classes_
+        utility = Utility.zero_one(classes) if utility is None else utility
+        given = points
+        if hasattr(X, "columns"):  # a table of the same kind: pandas' or polars'
+            columns = {str(name): points[:, d] for d, name in enumerate(X.columns)}
+            given = type(X)(columns)
+        decisions = decide(estimator.predict_proba(given), utility, classes=classes, X=given)
+        margin = np.where(np.isfinite(decisions.margin), decisions.margin, 1.0)
+        certainty = margin / max(margin.max(), 1e-300)
+        shape = (resolution, resolution)
+        display = cls(
+            (first, second),
+            decisions.codes.reshape(shape),
+            certainty.reshape(shape),
+            utility.actions,
+            (names[i], names[j]),
+        ).plot(ax)
+        if y is not None:
+            codes = codes_of(y, classes)
+            for k, label in enumerate(classes):
+                mine = codes == k
+                display.ax_.scatter(
+                    rows[mine, i], rows[mine, j], s=14, edgecolor="white", linewidth=0.4, label=str(label)
+                )
+            display.ax_.legend(title="truth", frameon=True, framealpha=0.9)
+        return display
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw regions in the colour of their action, and the lines where two are equally good."""
+        ax = self._on(ax)
+        import matplotlib as mpl
+        from scipy.ndimage import distance_transform_edt
+
+        colours = mpl.colormaps["tab10"](np.arange(len(self.actions)) % 10)[:, :3]
+        strength = (0.12 + 0.48 * np.sqrt(self.certainty))[..., None]
+        image = 1.0 - strength * (1.0 - colours[self.codes])
+        (left, right), (bottom, top) = ((values[0], values[-1]) for values in self.grid)
+        ax.imshow(image, extent=(left, right, bottom, top), origin="lower", aspect="auto", interpolation="bilinear")
+        shown = np.unique(self.codes)
+        for code in shown[1:] if len(shown) > 1 else []:
+            ax.contour(*self.grid, (self.codes == code).astype(float), levels=[0.5], colors="0.25", linewidths=0.8)
+        for code in shown:
+            inner = distance_transform_edt(np.pad(self.codes == code, 1))[1:-1, 1:-1]  # farthest from its borders
+            b, a = np.unravel_index(int(inner.argmax()), inner.shape)
+            x, z = self.grid[0][a], self.grid[1][b]
+            ax.text(x, z, str(self.actions[code]), ha="center", va="center", weight="bold", color="0.15")
+        ax.set(xlabel=self.names[0], ylabel=self.names[1])
+        return self
