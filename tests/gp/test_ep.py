@@ -14,7 +14,7 @@ import jax.numpy as jnp  # noqa: E402
 
 from posteriori.gp.ep import Projection, Sites, belief, levelled, site_of, site_sums, slopes, sweep  # noqa: E402
 from posteriori.gp.kernels import RBF, Constant  # noqa: E402
-from posteriori.gp.likelihoods import Argmax  # noqa: E402
+from posteriori.gp.likelihoods import ArgmaxLikelihood  # noqa: E402
 from posteriori.gp.sparse import SparseGP  # noqa: E402
 from posteriori.maths.argmax import Rule  # noqa: E402
 
@@ -41,7 +41,7 @@ ONES = np.ones(N)
 
 
 def model_of(noise=1.0, n_classes=K):
-    likelihood = Argmax(n_classes, noise=noise, rate=RATE, learn_rate=True, rule=Rule())
+    likelihood = ArgmaxLikelihood(n_classes, noise=noise, rate=RATE, learn_rate=True, rule=Rule())
     return SparseGP(RBF() + Constant(0.5), likelihood, n_classes, start_scale=2.0)
 
 
@@ -316,7 +316,7 @@ def test_a_common_level_is_brought_to_where_the_fixed_point_has_it():
     sites = Sites(jnp.asarray(rng.gamma(2.0, 50.0, size=(K, N))), jnp.asarray(rng.normal(3.0, 40.0, size=(K, N))))
     c = rng.uniform(0.5, 2.0, N)
     sums = site_sums(A, sites, c)
-    unit = model.level(free)
+    unit = model.level_units(free)
     np.testing.assert_allclose(unit, np.exp([-0.3, 0.2, -1.0]), rtol=1e-12)
     before = belief(*sums)
     q, shift, u = levelled(before, *sums, unit)
@@ -339,7 +339,7 @@ def test_at_the_fixed_point_there_is_no_common_level():
     end = settled(model, free, X, Y, ONES)
     A, _ = model.project(free, X, JITTER)
     q = belief(*site_sums(A, Sites(end["precision"], end["shift"]), ONES))
-    np.testing.assert_allclose(model.level(free) @ q.mean, 0.0, atol=1e-5)
+    np.testing.assert_allclose(model.level_units(free) @ q.mean, 0.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5])

@@ -16,7 +16,7 @@ jax = pytest.importorskip("jax")
 from tests.gp.gp_cases import X, Y, assert_probabilities, deep, gp, three_classes  # noqa: E402
 
 from posteriori import ApproximationWarning, ConvergenceWarning, Status, kernels  # noqa: E402
-from posteriori.gp import base as gp_base  # noqa: E402
+from posteriori.gp import ascent as gp_ascent  # noqa: E402
 from posteriori.gp import fit as gp_fit  # noqa: E402
 
 few_steps = pytest.mark.filterwarnings(
@@ -50,7 +50,7 @@ def compiled(caplog):
 @few_steps
 @pytest.mark.parametrize(
     ("model", "training"),
-    [(batched(n_inducing=11), "run_plan"), (deep(n_inducing=11), "run_stack_plan")],
+    [(batched(n_inducing=11), "train_row_sites"), (deep(n_inducing=11), "train_tied_sites")],
     ids=["batches", "layers"],
 )
 def test_a_fit_compiles_its_training_once_and_the_next_one_nothing(model, training, compiled):
@@ -65,7 +65,7 @@ def test_a_fit_compiles_its_training_once_and_the_next_one_nothing(model, traini
 @few_steps
 def test_a_kernel_with_given_lengthscales_is_compiled_once_too(compiled):
     model = gp(kernel=kernels.RBF(30.0), n_inducing=11, max_iter=0).fit(X, Y)
-    assert compiled(lambda: model.fit(*three_classes(38, seed=1))).count("run_plan") == 0
+    assert compiled(lambda: model.fit(*three_classes(38, seed=1))).count("train_row_sites") == 0
 
 
 def test_neither_importing_nor_describing_a_model_needs_jax():
@@ -174,13 +174,13 @@ def delicate(monkeypatch):
     """Training whose energy is no number unless the jitter is at least so much."""
 
     def need(jitter):
-        real = gp_fit.run_plan
+        real = gp_fit.train_row_sites
 
-        def run_plan(model, start, state, batches, plan, given, power):
+        def train(model, start, state, batches, plan, given, power):
             after, trace = real(model, start, state, batches, plan, given, power)
             return after, trace if given >= jitter else jax.tree.map(lambda a: a + np.nan, trace)
 
-        monkeypatch.setattr(gp_fit, "run_plan", run_plan)
+        monkeypatch.setattr(gp_fit, "train_row_sites", train)
 
     return need
 
@@ -230,7 +230,7 @@ def interrupt(monkeypatch):
 
             yield report
 
-        monkeypatch.setattr(gp_base, "progress_bar", bar)
+        monkeypatch.setattr(gp_ascent, "progress_bar", bar)
 
     return after
 
@@ -269,7 +269,7 @@ class Interrupted:
     """Training that is interrupted at a call."""
 
     def __init__(self, call):
-        self.left, self.real = call, gp_fit.run_plan
+        self.left, self.real = call, gp_fit.train_row_sites
 
     def __call__(self, *args):
         self.left -= 1
@@ -282,7 +282,7 @@ class Interrupted:
 def test_an_interruption_before_anything_is_learned_leaves_the_last_fit(monkeypatch):
     model = gp().fit(X, Y)
     before = vars(model).copy()
-    monkeypatch.setattr(gp_fit, "run_plan", Interrupted(1))
+    monkeypatch.setattr(gp_fit, "train_row_sites", Interrupted(1))
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:, :1], Y == 0)
     assert vars(model) == before
@@ -290,7 +290,7 @@ def test_an_interruption_before_anything_is_learned_leaves_the_last_fit(monkeypa
 
 @few_steps
 def test_an_interruption_after_all_is_learned_keeps_it(monkeypatch):
-    monkeypatch.setattr(gp_fit, "run_plan", Interrupted(3))
+    monkeypatch.setattr(gp_fit, "train_row_sites", Interrupted(3))
     model = gp()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
@@ -359,7 +359,7 @@ def test_checkpoints_of_other_fits_are_refused(interrupt, tmp_path):
         assert not hasattr(model, "classes_")
         assert path.read_bytes() == kept
     path.write_text("no checkpoint")
-    with pytest.raises(ValueError, match=r"checkpoint='.*fit' is no checkpoint of a fit.*remove it"):
+    with pytest.raises(ValueError, match=r"checkpoint='.*fit' is not the checkpoint of a fit.*remove it"):
         gp(checkpoint=path).fit(X, Y)
 
 

@@ -284,7 +284,7 @@ def test_a_random_state_object_is_used_up_as_scikit_learn_does():
 # Wrong arguments
 
 WRONG = {  # values, and what they must be
-    "kernel": (["rbf", 1.0, kernels.RBF], "is no kernel: use None, or those of posteriori.kernels"),
+    "kernel": (["rbf", 1.0, kernels.RBF], "is not a kernel: use None, or a kernel of posteriori.kernels"),
     "likelihood": (["probit", None, 3, ["argmax"]], r"is unknown: use one of \['argmax', 'softmax'\]"),
     "inference": (["laplace", None, 1], r"is unknown: use one of \['ep', 'energy', 'vi'\]"),
     "power": ([0, 0.0, -0.5, 1.5, np.nan, "half", None, True], r"must lie in \(0, 1\]"),
@@ -299,9 +299,9 @@ WRONG = {  # values, and what they must be
     "batch_size": ([0, -1, 1.5, "all", True], "must be (None or )?a whole number of at least 1"),
     "learning_rate": ([-0.1, np.nan, np.inf, "slow"], "must be a number that is not negative"),
     "tol": ([-1e-3, np.nan, np.inf, "tight", None], "must be a number that is not negative"),
-    "device": (["tpu", 0, "CPU"], "is unknown: use None, 'cpu' or 'gpu'"),
+    "device": (["tpu", 0, "CPU"], "is not available: use None, 'cpu' or 'gpu'"),
     "verbose": (["loud", 1.5, None], "must be a whole number"),
-    "random_state": (["today", -1, 1.5], "is no seed"),
+    "random_state": (["today", -1, 1.5], "is not a seed"),
 }
 WRONG_LAYERS = {
     "layers": (

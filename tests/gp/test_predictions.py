@@ -141,8 +141,8 @@ def test_draws_have_the_mean_that_is_integrated(make, models):
     with jax.enable_x64(True):
         mean, variance = fitted.latents(models[make]._standardised(X))
         likelihood, free = fitted.readout.likelihood, fitted.last["likelihood"]
-        P = predicting.drawn(likelihood, free, mean, variance, 512).mean(axis=0)
-        exact = predicting.probabilities(likelihood, free, mean, variance)
+        P = predicting.drawn_probabilities(likelihood, free, mean, variance, 512).mean(axis=0)
+        exact = predicting.mean_probabilities(likelihood, free, mean, variance)
     np.testing.assert_allclose(P, exact, rtol=0, atol=0.01)
 
 
