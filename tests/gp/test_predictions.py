@@ -234,10 +234,10 @@ def test_the_energy_of_tied_sites_gives_probabilities_and_nothing_else(models):
 @pytest.mark.parametrize(
     "options",
     [
-        {"likelihood": "softmax"},
         {"likelihood": "softmax", "inference": "vi"},
-        {"likelihood": "argmax", "inference": "vi"},
-        {"likelihood": "argmax", "power": 0.5},
+        pytest.param({"likelihood": "softmax"}, marks=pytest.mark.slow),
+        pytest.param({"likelihood": "argmax", "inference": "vi"}, marks=pytest.mark.slow),
+        pytest.param({"likelihood": "argmax", "power": 0.5}, marks=pytest.mark.slow),
     ],
     ids=repr,
 )
