@@ -131,7 +131,7 @@ TWICE = np.append(np.arange(17), np.arange(7))  # 24 rows, and 17 are padded to 
 def test_a_row_of_weight_two_is_there_twice(max_iter):
     """With no more rows than inducing inputs nothing is random."""
     kernel = kernels.RBF((15.0, 25.0)) + 1.0
-    model, other = (gp(n_inducing=24, kernel=kernel, max_iter=max_iter) for _ in range(2))
+    model, other = (gp(n_inducing=24, kernel=kernel, max_iter=max_iter, calibrate=False) for _ in range(2))
     assert_same(model.fit(X[:17], Y[:17], np.bincount(TWICE)), other.fit(X[TWICE], Y[TWICE]), atol=1e-7)
 
 
@@ -191,7 +191,7 @@ def test_a_declared_class_without_rows_keeps_its_column():
 
 def test_two_classes_have_one_decision():
     two = Y < 2
-    model = gp().fit(X[two], Y[two])
+    model = gp(calibrate=False).fit(X[two], Y[two])
     P = model.predict_proba(X)
     assert_probabilities(P, 40, K=2)
     np.testing.assert_allclose(model.decision_function(X), np.log(P[:, 1] / P[:, 0]), rtol=1e-12)
@@ -244,7 +244,7 @@ def test_a_pickled_model_predicts_the_same(make, fitted, fitted_deep):
     model = fitted if make is gp else fitted_deep
     copy = pickle.loads(pickle.dumps(model))
     for name in ("predict_proba", "predict_latent", "predict_interval", "uncertainty"):
-        for a, b in zip(getattr(copy, name)(X), getattr(model, name)(X), strict=True):
+        for a, b in zip(getattr(copy, name)(X[:8]), getattr(model, name)(X[:8]), strict=True):
             np.testing.assert_array_equal(a, b)
     assert copy.solution_.energy == model.solution_.energy
     assert isinstance(copy._fitted.mean, np.ndarray)  # and no array of JAX, which may live on a device
@@ -254,11 +254,10 @@ def test_a_pickled_model_predicts_the_same(make, fitted, fitted_deep):
 
 
 @makers
-@pytest.mark.parametrize("options", [{}, {"random_state": 3}], ids=repr)
-def test_a_second_fit_is_the_first(make, options):
-    model = make(**options).fit(X, Y)
+def test_a_second_fit_is_the_first(make):
+    model = make(random_state=3).fit(X, Y)
     P, energy = model.predict_proba(X), model.solution_.energy
-    for again in (model.fit(X, Y), make(**options).fit(X, Y)):
+    for again in (model.fit(X, Y), make(random_state=3).fit(X, Y)):
         np.testing.assert_array_equal(again.predict_proba(X), P)
         assert again.solution_.energy == energy
 

@@ -1,8 +1,5 @@
 """Kernels as users write them: what they compute, their parameters by name, their units, and what they refuse."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -296,19 +293,3 @@ def test_only_kernels_and_positive_numbers_are_added_and_multiplied(other):
     for combined in (lambda: RBF() + other, lambda: other + RBF(), lambda: RBF() * other, lambda: other * RBF()):
         with pytest.raises(TypeError, match="is not a kernel"):
             combined()
-
-
-def test_kernels_need_no_jax():
-    program = """
-import sys
-import numpy as np
-import posteriori
-kernel = 2 * posteriori.kernels.RBF() + posteriori.kernels.Matern(order=1.5) * posteriori.kernels.Linear()
-kernel.validate()
-X = np.arange(6.0).reshape(3, 2)
-free = kernel.start(2, 1.0)
-assert kernel.gram(free, X, X).shape == (3, 3)
-kernel.learned(free, np.ones(2)).in_units(np.ones(2))
-assert not {"jax", "jaxlib"} & {*sys.modules}
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)

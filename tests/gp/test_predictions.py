@@ -13,7 +13,7 @@ from posteriori.gp import predictive as predicting  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore::posteriori.ConvergenceWarning")
 
 MANY = np.random.default_rng(5).normal(100, 25, size=(1030, 2))  # more than a block of rows
-ONE = kernels.RBF(30.0, ard=False)
+ONE = kernels.RBF(30.0)
 FAR = np.array([[1e12, 1e12], [-1e12, 0.0], [0.0, 3e5]])
 makers = pytest.mark.parametrize("make", [gp, deep])
 
@@ -58,19 +58,28 @@ def test_a_row_has_the_same_probabilities_in_any_block(models):
         np.testing.assert_allclose(models[gp].predict_proba(MANY[some]), P[some], rtol=0, atol=1e-12)
 
 
-@makers
-@pytest.mark.parametrize("name", ["predict_interval", "uncertainty", "predict_latent"])
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (gp, "predict_interval"),
+        (deep, "uncertainty"),
+        (deep, "predict_latent"),
+        pytest.param(gp, "uncertainty", marks=pytest.mark.slow),
+        pytest.param(gp, "predict_latent", marks=pytest.mark.slow),
+        pytest.param(deep, "predict_interval", marks=pytest.mark.slow),
+    ],
+)
 def test_whatever_is_said_of_a_row_is_said_in_any_company(make, name, models):
     say = getattr(models[make], name)
-    for together, alone in zip(say(MANY[:140]), say(MANY[125:140]), strict=True):
-        np.testing.assert_allclose(alone, together[125:], rtol=1e-9, atol=1e-9)
+    for together, alone in zip(say(MANY[:136]), say(MANY[130:136]), strict=True):
+        np.testing.assert_allclose(alone, together[130:], rtol=1e-9, atol=1e-9)
 
 
 def test_prediction_changes_nothing(models):
     before = vars(models[gp]).copy()
     models[gp].predict_proba(X)
-    models[gp].predict_interval(X)
-    models[gp].uncertainty(X)
+    models[gp].predict_interval(X[:8])
+    models[gp].uncertainty(X[:8])
     assert vars(models[gp]) == before
 
 
@@ -80,12 +89,12 @@ def test_prediction_changes_nothing(models):
 @makers
 def test_intervals_hold_the_probabilities_and_widen_with_their_level(make, models):
     """Nearly: the mean of what is hardly ever above zero lies above nearly all of it."""
-    model, rows = models[make], np.vstack([X, FAR])
+    model, rows = models[make], np.vstack([X[:5], FAR])
     P = model.predict_proba(rows)
     inner = None
     for level in (0.5, 0.9, 0.99):
         lower, upper = model.predict_interval(rows, level)
-        assert lower.shape == upper.shape == (43, 3)
+        assert lower.shape == upper.shape == (8, 3)
         assert ((0.0 <= lower) & (lower <= upper) & (upper <= 1.0)).all()
         if inner is not None:
             assert ((lower <= inner[0]) & (inner[1] <= upper)).all()
@@ -247,9 +256,9 @@ def test_every_inference_learns_and_is_near_the_others(options, models):
     assert_probabilities(P, 40)
     assert model.score(X, Y) > 0.85
     assert np.abs(P - models[gp].predict_proba(X)).mean() < 0.15
-    lower, upper = model.predict_interval(X)
+    lower, upper = model.predict_interval(X[:8])
     assert ((0.0 <= lower) & (lower <= upper) & (upper <= 1.0 + 1e-12)).all()
-    assert np.isfinite(model.uncertainty(X)).all()
+    assert np.isfinite(model.uncertainty(X[:8])).all()
     start = gp(**options, max_iter=0).fit(X, Y)
     assert model.log_evidence_ > start.log_evidence_ + 1.0
 
@@ -316,7 +325,7 @@ def flat(kernel):
 @pytest.mark.parametrize(("kernel", "lengthscales"), [(ONE, (30.0, 30.0)), (SUM, (30.0, 10.0))], ids=["one", "sum"])
 def test_no_steps_keep_the_kernel_as_given(kernel, lengthscales):
     """In the units of the data, whatever happens inside."""
-    model = gp(kernel=kernel, max_iter=0).fit(X, Y)
+    model = gp(kernel=kernel, max_iter=0, calibrate=False).fit(X, Y)
     np.testing.assert_allclose(flat(model.kernel_), flat(kernel), rtol=1e-12)
     assert type(model.kernel_) is type(kernel)
     np.testing.assert_allclose(model.lengthscales_, lengthscales, rtol=1e-12)
@@ -325,15 +334,16 @@ def test_no_steps_keep_the_kernel_as_given(kernel, lengthscales):
 
 
 def test_fixed_lengthscales_stay_while_the_rest_is_learned():
-    model = gp(kernel=SUM).fit(X, Y)
+    model = gp(kernel=SUM, calibrate=False).fit(X, Y)
     np.testing.assert_allclose(model.lengthscales_, (30.0, 10.0), rtol=1e-12)
     before, after = flat(SUM)[2:], flat(model.kernel_)[2:]
     assert np.abs(np.log(np.divide(after, before))).min() > 0.01
-    assert np.abs(np.log(model.scale_ / gp(kernel=SUM, max_iter=0).fit(X, Y).scale_)).min() > 0.01
+    assert np.abs(np.log(model.scale_ / gp(kernel=SUM, max_iter=0, calibrate=False).fit(X, Y).scale_)).min() > 0.01
 
 
+@pytest.mark.slow
 def test_one_lengthscale_for_all_features_stays_one():
-    model = gp(kernel=ONE).fit(X, Y)
+    model = gp(kernel=kernels.RBF(30.0, ard=False)).fit(X, Y)
     np.testing.assert_allclose(*model.lengthscales_, rtol=1e-9)
     assert abs(np.log(model.lengthscales_[0] / 30.0)) > 0.01
 

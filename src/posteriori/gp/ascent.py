@@ -75,7 +75,7 @@ Report = Callable[[Chunk], None]
 
 @dataclass(frozen=True)
 class Ascent:
-    """Where an ascent ended."""
+    """The end of an ascent: its state, status, steps, jitter and trace."""
 
     state: Any
     status: Status

@@ -38,7 +38,7 @@ class GPProblem:
 
 
 class Inference(Protocol):
-    """A method of inference."""
+    """A method of inference: how the sites of a layer are found, alone or above hidden layers."""
 
     @property
     def has_posterior(self) -> bool:

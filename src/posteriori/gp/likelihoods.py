@@ -60,7 +60,7 @@ class Likelihood(Protocol):
         """Log-density of the free parameters, up to a constant."""
 
     def expected(self, free: Free, mean: Array, variance: Array, y: Array, power: float) -> Expected:
-        """The value l and its slopes."""
+        """The value l of latents with these means and variances (K, n), at power alpha, and its slopes."""
 
     def probabilities(self, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """E[p(k | h)] for every class, (K, n)."""
