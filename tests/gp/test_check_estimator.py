@@ -32,20 +32,29 @@ OWN_SHAPE = {  # of rows, that no other check has
     "check_estimator_sparse_tag",
     "check_estimators_dtypes",
     "check_estimators_nan_inf",
-    "check_estimators_overwrite_params",
     "check_fit2d_1feature",
     "check_fit_check_is_fitted",
     "check_fit_idempotent",
-    "check_fit_score_takes_y",
     "check_n_features_in",
     "check_n_features_in_after_fitting",
     "check_non_transformer_estimators_n_iter",
-    "check_pipeline_consistency",
     "check_positive_only_tag_during_fit",
     "check_sample_weight_equivalence_on_dense_data",
     "check_sample_weight_equivalence_on_sparse_data",
     "check_sample_weights_not_overwritten",
     "check_sample_weights_shape",
+}
+SHAPE_OF_FEW = {  # of rows, that a few checks share
+    "check_dont_overwrite_parameters",
+    "check_estimators_overwrite_params",
+    "check_estimators_pickle",
+    "check_f_contiguous_array_estimator",
+    "check_fit_score_takes_y",
+    "check_pipeline_consistency",
+    "check_sample_weights_list",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_pandas_series",
+    "check_supervised_y_2d",
 }
 WEIGHTS = {f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")}
 
@@ -56,7 +65,7 @@ def checks():
             name = check.func.__name__
             if model is not SINGLE and name in OWN_SHAPE - WEIGHTS:
                 continue  # what is read, and how, is the same for all
-            marks = [pytest.mark.slow] if name in OWN_SHAPE or model is LAYERS else []
+            marks = [pytest.mark.slow] if name in OWN_SHAPE | SHAPE_OF_FEW or model is LAYERS else []
             if model is LAYERS and name in WEIGHTS:
                 reason = "every row has samples of its own, and a row that is there twice has twice as many"
                 marks.append(pytest.mark.xfail(strict=True, reason=reason))

@@ -86,6 +86,7 @@ def test_the_kernel_found_can_be_passed_back_where_a_column_is_constant():
     np.testing.assert_allclose(again.relevances_, model.relevances_, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_column_twice_counts_like_one():
     """Two lengthscales sqrt(2) times as long are the same kernel; so the fit begins and ends at the same place."""
     rows = np.repeat(X[:, :1], 2, axis=1)
@@ -96,6 +97,7 @@ def test_a_column_twice_counts_like_one():
     np.testing.assert_allclose(model.predict_proba(rows), single.predict_proba(X[:, :1]), rtol=0, atol=0.02)
 
 
+@pytest.mark.slow
 def test_one_feature():
     """The class that is largest to the right wins there, and the one of the left on the left."""
     model = fit_quietly(gp(), X[:, :1], Y)

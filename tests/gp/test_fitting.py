@@ -319,9 +319,9 @@ def test_an_interrupted_fit_goes_on_where_it_was(make, interrupt, tmp_path):
     path = tmp_path / "fit.npz"
     interrupt(3)
     with pytest.raises(KeyboardInterrupt):
-        make(max_iter=160, checkpoint=path).fit(X, Y)
+        make(max_iter=80, checkpoint=path).fit(X, Y)
     assert path.is_file()
-    whole, again = make(max_iter=160).fit(X, Y), make(max_iter=160, checkpoint=path).fit(X, Y)
+    whole, again = make(max_iter=80).fit(X, Y), make(max_iter=80, checkpoint=path).fit(X, Y)
     assert again.solution_.trace[0].n_steps == (36 if make is batched else 30)  # two chunks were kept
     assert again.solution_.n_iter == whole.solution_.n_iter
     np.testing.assert_array_equal(again.predict_proba(X), whole.predict_proba(X))

@@ -65,8 +65,16 @@ def naive_argmax(mean, variance, y, power, rate=RATE):
     return np.array(out)
 
 
-@powers
-@pytest.mark.parametrize("rule", [ArgmaxLikelihood(3).rule, Rule()], ids=["quick", "exact"])
+@pytest.mark.parametrize(
+    ("rule", "power"),
+    [
+        pytest.param(
+            rule, power, marks=[] if name == "exact" or power == 1.0 else pytest.mark.slow, id=f"{name}-{power}"
+        )
+        for name, rule in (("quick", ArgmaxLikelihood(3).rule), ("exact", Rule()))
+        for power in POWERS
+    ],
+)
 def test_argmax_s_value_and_slopes_are_those_of_the_integral(power, rule):
     mean, variance, y = latents(3)
     likelihood = ArgmaxLikelihood(3, rate=RATE, rule=rule)
