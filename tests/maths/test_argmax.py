@@ -12,7 +12,6 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 
 jax = pytest.importorskip("jax")
-import jax.numpy as jnp  # noqa: E402
 
 from posteriori.maths import argmax  # noqa: E402
 from posteriori.maths.argmax import Rule, argmax_probabilities, log_ndtr  # noqa: E402
@@ -40,14 +39,14 @@ def where_it_matters(mean, variance, y):
     sd = np.sqrt(variance)
     low, high = min((mean - 45 * sd).min(), mean[y] - 60 * sd[y]), (mean + 45 * sd).max()
     for _ in range(8):
-        t = np.linspace(low, high, 801)
+        t = np.linspace(low, high, 401)
         f = log_integrand(t, mean, variance, y)
         high_enough = np.flatnonzero(f > f.max() - 60)
-        low, high = t[max(high_enough[0] - 1, 0)], t[min(high_enough[-1] + 1, 800)]
+        low, high = t[max(high_enough[0] - 1, 0)], t[min(high_enough[-1] + 1, 400)]
     return low, high
 
 
-def naive_row(mean, variance, y, size=8001):
+def naive_row(mean, variance, y, size=4001):
     """Log Z of one row: equal weights at many equally spaced t, which of smooth functions converges at once."""
     t, step = np.linspace(*where_it_matters(mean, variance, y), size, retstep=True)
     return scipy.special.logsumexp(log_integrand(t, mean, variance, y)) + np.log(step)
@@ -74,9 +73,9 @@ def rows(K, n, ratio, seed=0):
 
 
 def test_the_log_of_the_normal_distribution_function_is_right_in_both_tails():
-    x = np.concatenate([np.linspace(-200.0, -20.1, 60), np.linspace(-20.05, -19.95, 11), np.linspace(-19.9, 30.0, 120)])
+    x = np.concatenate([np.linspace(-200.0, -20.1, 30), np.linspace(-20.05, -19.95, 11), np.linspace(-19.9, 30.0, 60)])
     exact = [mpmath.log(mpmath.ncdf(mpmath.mpf(v))) if v < 0 else mpmath.log1p(-mpmath.ncdf(-mpmath.mpf(v))) for v in x]
-    got = np.asarray(log_ndtr(jnp.asarray(x)))
+    got = np.asarray(jax.jit(log_ndtr)(x))
     error = np.array([abs(float(a - b)) for a, b in zip(got, exact, strict=True)])
     size = np.array([float(abs(value)) for value in exact])
     assert (error[x < 0] < 1e-12 * size[x < 0]).all()
@@ -87,7 +86,7 @@ def test_the_log_of_the_normal_distribution_function_is_right_in_both_tails():
 def test_its_slope_is_the_inverse_mills_ratio():
     x = np.linspace(-60.0, 8.0, 100)
     exact = [float(mpmath.npdf(mpmath.mpf(v)) / mpmath.ncdf(mpmath.mpf(v))) for v in x]
-    slope = jax.grad(lambda x: log_ndtr(x).sum())(jnp.asarray(x))
+    slope = jax.jit(jax.grad(lambda x: log_ndtr(x).sum()))(x)
     np.testing.assert_allclose(slope, exact, rtol=1e-8)
 
 
