@@ -1,6 +1,7 @@
 """Tables, weights, soft labels, declared classes and wrong arguments: told clearly, and nothing half fitted."""
 
 import pickle
+from inspect import signature
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ jax = pytest.importorskip("jax")
 from tests.gp.gp_cases import X, Y, assert_probabilities, deep, gp  # noqa: E402
 
 from posteriori import DeepGPClassifier, GPClassifier, kernels  # noqa: E402
+from posteriori.gp.base import GaussianProcessClassifier  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::posteriori.ConvergenceWarning")
 
@@ -223,6 +225,22 @@ def test_parameters_are_stored_as_given_and_cloned():
         assert {n: v for n, v in copy.get_params().items() if n != "kernel"} == {
             n: v for n, v in model.get_params().items() if n != "kernel"
         }
+
+
+def test_signatures_show_all_parameters():
+    single, layers = (signature(model).parameters for model in (GPClassifier, DeepGPClassifier))
+    assert set(layers) - set(single) == {"layers", "n_samples"}
+    assert set(single) <= set(layers)
+    for model, shown, first in ((GPClassifier(), single, "kernel"), (DeepGPClassifier(), layers, "layers")):
+        assert set(model.get_params(deep=False)) == set(shown)
+        assert [name for name, p in shown.items() if p.kind is p.POSITIONAL_OR_KEYWORD] == [first]
+        assert all(getattr(model, name) is p.default for name, p in shown.items())
+    assert (single["n_inducing"].default, layers["n_inducing"].default) == (200, 100)
+
+
+def test_the_base_of_all_is_abstract():
+    with pytest.raises(TypeError, match=r"abstract.*_first_learning_rate.*_fit_latents.*_rows_in_a_step"):
+        GaussianProcessClassifier()
 
 
 def test_parameters_of_kernels_are_set_by_name():

@@ -225,6 +225,16 @@ LIKELIHOODS = {
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
+def test_a_common_shift_is_ignored_where_a_likelihood_says_so(likelihood):
+    """Expectation propagation relies on it."""
+    assert likelihood.ignores_common_shift
+    mean, variance, y = latents(3)
+    plain, shifted = (expected(likelihood, likelihood.start(), mean + u, variance, y, 1.0) for u in (0.0, 7.0))
+    np.testing.assert_allclose(shifted.value, plain.value, rtol=1e-9)
+    np.testing.assert_allclose(plain.by_mean.sum(axis=0), 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
 def test_probabilities_are_averages_of_those_at_known_functions(likelihood):
     mean, sd = np.array([0.5, -0.3, 0.0]), np.array([0.8, 1.2, 0.4])
     f = np.random.default_rng(1).normal(mean, sd, size=(20_000, 3)).T
