@@ -45,11 +45,14 @@ OWN_SHAPE = {  # of rows, that no other check has
     "check_sample_weights_shape",
 }
 SHAPE_OF_FEW = {  # of rows, that a few checks share
+    "check_classifier_data_not_an_array",
     "check_dont_overwrite_parameters",
     "check_estimators_overwrite_params",
     "check_estimators_pickle",
     "check_f_contiguous_array_estimator",
     "check_fit_score_takes_y",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
     "check_pipeline_consistency",
     "check_sample_weights_list",
     "check_sample_weights_not_an_array",

@@ -191,6 +191,7 @@ def test_a_declared_class_without_rows_keeps_its_column():
     assert (model.predict(X) == Y).mean() > 0.85
 
 
+@pytest.mark.slow
 def test_two_classes_have_one_decision():
     two = Y < 2
     model = gp(calibrate=False).fit(X[two], Y[two])
