@@ -141,7 +141,9 @@ def test_units_do_not_matter(models, exponents, shifts, signs):
 
 
 @pytest.mark.parametrize(
-    ("make", "units"), [(gp, (1e8, 1e8)), (gp, (1e-8, 1e-8)), (gp, (1e8, 1e-8)), (deep, (1e8, 1e-8))], ids=repr
+    ("make", "units"),
+    [(gp, (1e8, 1e8)), (gp, (1e-8, 1e-8)), (gp, (1e8, 1e-8)), (deep, (1e8, 1e-8))],
+    ids=lambda value: getattr(value, "__name__", repr(value)),
 )
 def test_huge_and_tiny_units_are_standardised_away(make, units, models):
     model = fit_quietly(make(), X * units, Y)
