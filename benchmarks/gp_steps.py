@@ -82,15 +82,15 @@ class Posteriori:
         """Return a function that takes some steps and waits for them."""
         import jax
 
-        from posteriori.gp.settings import jax_at_work
+        from posteriori.gp.settings import jax_session
 
-        with jax_at_work(None):
+        with jax_session(None):
             advance, state = (self._one_layer if self.layers == 1 else self._two_layers)(size, X, y, Z, steps)
         done = 0
 
         def chunk() -> None:
             nonlocal state, done
-            with jax_at_work(None):
+            with jax_session(None):
                 state, energies = jax.block_until_ready(advance(state, done + np.arange(steps)))
             if not np.isfinite(energies).all():
                 raise FloatingPointError(f"energies are not finite after {done} steps")
@@ -102,62 +102,62 @@ class Posteriori:
         import jax
         import jax.numpy as jnp
 
-        from posteriori.gp.likelihoods import Argmax
-        from posteriori.gp.rows import typical_distance
+        from posteriori.gp.inputs import typical_distance
+        from posteriori.gp.likelihoods import ArgmaxLikelihood
         from posteriori.gp.settings import default_kernel
         from posteriori.gp.sparse import SparseGP
-        from posteriori.gp.training import Plan, initial_state, run_plan
+        from posteriori.gp.training import RowSitePlan, initial_row_sites, train_row_sites
 
         batches = in_batches(X, y, size.B)
         n_batches = len(batches.y)
-        model = SparseGP(default_kernel(), Argmax(size.K), size.K)
+        model = SparseGP(default_kernel(), ArgmaxLikelihood(size.K), size.K)
         start = jax.tree.map(jnp.asarray, model.start(Z, typical_distance(X, seed=0)))
 
         def advance(state: Any, i: np.ndarray) -> Any:
-            plan = Plan(
+            plan = RowSitePlan(
                 batch=jnp.asarray(i % n_batches),
                 rate=jnp.where(i < n_batches, 0.0, RATE),
                 site_step=jnp.full(steps, SITE_STEP),
                 sum_step=jnp.maximum(1.0 / (i + 1.0), max(1.0 / n_batches, LEAST_AVERAGE)),
             )
-            state, trace = run_plan(model, start, state, batches, plan, jnp.float64(JITTER), 1.0)
+            state, trace = train_row_sites(model, start, state, batches, plan, jnp.float64(JITTER), 1.0)
             return state, trace.log_partition + n_batches * trace.rows + trace.log_prior
 
-        return advance, initial_state(start, batches, size.K, len(Z))
+        return advance, initial_row_sites(start, batches, size.K, len(Z))
 
     def _two_layers(self, size: Size, X: np.ndarray, y: np.ndarray, Z: np.ndarray, steps: int) -> Any:
         import jax
         import jax.numpy as jnp
 
+        from posteriori.gp.fit import start_stack
+        from posteriori.gp.inputs import LabelledRows
         from posteriori.gp.kernels import RBF
-        from posteriori.gp.likelihoods import Argmax
-        from posteriori.gp.rows import Rows
+        from posteriori.gp.likelihoods import ArgmaxLikelihood
         from posteriori.gp.settings import default_kernel
         from posteriori.gp.sparse import SparseGP
         from posteriori.gp.stack import HiddenLayer, StackedGP
-        from posteriori.gp.stack_fit import start_stack
-        from posteriori.gp.stack_training import StackPlan, initial_stack_state, run_stack_plan
+        from posteriori.gp.training import TiedSitePlan, initial_tied_sites, train_tied_sites
 
         batches = in_batches(X, y, size.B)
         n_batches = len(batches.y)
         hidden = HiddenLayer(RBF(), min(WIDTH, size.D))
-        model = StackedGP((hidden,), SparseGP(default_kernel(), Argmax(size.K), size.K, inducing_spread=10.0))
+        model = StackedGP((hidden,), SparseGP(default_kernel(), ArgmaxLikelihood(size.K), size.K, inducing_spread=10.0))
         # its inducing inputs are Z: the same k-means from the same seed
-        free = start_stack(model, Rows(X, y, np.ones(len(y))), size.M, seed=0, averaged=True)
+        free = start_stack(model, LabelledRows(X, y, np.ones(len(y))), size.M, seed=0, averaged=True)
         start = jax.tree.map(jnp.asarray, free)
 
         def advance(state: Any, i: np.ndarray) -> Any:
-            plan = StackPlan(
+            plan = TiedSitePlan(
                 batch=jnp.asarray(i % n_batches),
                 rate=jnp.full(steps, RATE),
                 sum_step=jnp.maximum(1.0 / (i + 2.0), max(1.0 / n_batches, LEAST_AVERAGE)),
                 seed=jnp.asarray(i),
             )
-            return run_stack_plan(
+            return train_tied_sites(
                 model, start, state, batches, plan, jnp.float64(JITTER), power=1.0, n_samples=SAMPLES, averaged=True
             )
 
-        return advance, initial_stack_state(start, size.K)
+        return advance, initial_tied_sites(start, size.K)
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def run(names: Iterable[str] | None, out: Path, budget: float, *, quick: bool = 
 
 def study(size: Size, steps: int, repeats: int, budget: float) -> list[dict[str, Any]]:
     """Return the times of every contender on one problem."""
-    from posteriori.gp.rows import inducing_inputs
+    from posteriori.gp.inputs import inducing_inputs
 
     X, y = problems.synthetic(*size[:3])
     Z, _ = inducing_inputs(X, np.ones(len(X)), size.M, seed=0)
@@ -266,7 +266,7 @@ def in_batches(X: np.ndarray, y: np.ndarray, B: int) -> Any:
     """Return the rows in batches of B, on the device."""
     import jax.numpy as jnp
 
-    from posteriori.gp.training import Batches
+    from posteriori.gp.batches import Batches
 
     n_batches = len(X) // B
     rows = n_batches * B

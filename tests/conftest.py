@@ -1,23 +1,44 @@
-"""What all tests share: how many examples hypothesis tries, and a line that says what this machine could not test."""
+"""Settings that all tests share: how thorough they are, and a line that says what this machine could not test.
 
+By default hypothesis tries few examples, and XLA compiles quickly what is then run once: most of the time of a small
+problem goes into compiling. With the slow tests both are as users have them, or better.
+"""
+
+import os
 import shutil
+from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 from hypothesis import settings
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+NO_EMITTERS = "--xla_cpu_use_fusion_emitters=false"
+WITH_EMITTERS = ("0.8.", "0.9.", "0.10.")
+"""Versions of jaxlib that are known to have this flag: XLA ends the process at a flag that it does not know."""
 
 settings.register_profile("quick", max_examples=15, deadline=None)
 settings.register_profile("thorough", max_examples=100, deadline=None)
 
 
 def is_thorough(config):
-    """Whether slow tests run too; then hypothesis tries many examples."""
+    """Whether slow tests run too."""
     return "not slow" not in config.option.markexpr
 
 
 def pytest_configure(config):
     settings.load_profile("thorough" if is_thorough(config) else "quick")
+    if not is_thorough(config):
+        os.environ.setdefault("XLA_FLAGS", quick_flags())  # before anything imports JAX
+
+
+def quick_flags():
+    """Flags with which XLA spends little time on optimising."""
+    try:
+        known = version("jaxlib").startswith(WITH_EMITTERS)
+    except PackageNotFoundError:
+        return ""
+    return f"{QUICK} {NO_EMITTERS}" if known else QUICK
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,4 +1,4 @@
-"""Kernels of Gaussian processes: they add, multiply, and are scaled by numbers. None of them needs JAX."""
+"""Kernels (covariance functions) of Gaussian processes: they add, multiply, and are scaled by numbers, without JAX."""
 
 from posteriori.gp.kernels import ARD, RBF, Constant, Kernel, Linear, Matern, Product, Sum
 

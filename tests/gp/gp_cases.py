@@ -21,7 +21,7 @@ def gp(**options):
 
 
 def deep(**options):
-    return DeepGPClassifier(**{"layers": (2,), "n_inducing": 15, "n_samples": 4, "max_iter": 40} | options)
+    return DeepGPClassifier(**{"layers": (2,), "n_inducing": 15, "n_samples": 2, "max_iter": 40} | options)
 
 
 def assert_probabilities(P, n, K=3):

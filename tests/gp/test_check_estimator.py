@@ -44,6 +44,21 @@ OWN_SHAPE = {  # of rows, that no other check has
     "check_sample_weights_not_overwritten",
     "check_sample_weights_shape",
 }
+SHAPE_OF_FEW = {  # of rows, that a few checks share
+    "check_classifier_data_not_an_array",
+    "check_dont_overwrite_parameters",
+    "check_estimators_overwrite_params",
+    "check_estimators_pickle",
+    "check_f_contiguous_array_estimator",
+    "check_fit_score_takes_y",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_pipeline_consistency",
+    "check_sample_weights_list",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_pandas_series",
+    "check_supervised_y_2d",
+}
 WEIGHTS = {f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")}
 
 
@@ -53,7 +68,7 @@ def checks():
             name = check.func.__name__
             if model is not SINGLE and name in OWN_SHAPE - WEIGHTS:
                 continue  # what is read, and how, is the same for all
-            marks = [pytest.mark.slow] if name in OWN_SHAPE or model is LAYERS else []
+            marks = [pytest.mark.slow] if name in OWN_SHAPE | SHAPE_OF_FEW or model is LAYERS else []
             if model is LAYERS and name in WEIGHTS:
                 reason = "every row has samples of its own, and a row that is there twice has twice as many"
                 marks.append(pytest.mark.xfail(strict=True, reason=reason))

@@ -9,8 +9,7 @@ import pytest
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
-from posteriori.gp.ascent import Position  # noqa: E402
-from posteriori.gp.checkpoint import Checkpoint  # noqa: E402
+from posteriori.gp.ascent import Checkpoint, Position  # noqa: E402
 
 
 class Pair(NamedTuple):
@@ -137,7 +136,7 @@ GARBAGE = {
 def test_what_is_no_checkpoint_is_refused(write, tmp_path):
     path = tmp_path / "fit"
     write(path)
-    with pytest.raises(ValueError, match=r"checkpoint='.*fit' is no checkpoint of a fit \(.*\): remove it"):
+    with pytest.raises(ValueError, match=r"checkpoint='.*fit' is not the checkpoint of a fit \(.*\): remove it"):
         Checkpoint(path, "mark").load({"a": jnp.ones(1000)})
     assert path.exists()
 

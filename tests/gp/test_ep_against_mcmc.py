@@ -13,10 +13,11 @@ from scipy.special import ndtr
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
+from posteriori.gp.batches import Batches  # noqa: E402
 from posteriori.gp.kernels import RBF, Constant  # noqa: E402
-from posteriori.gp.likelihoods import Argmax  # noqa: E402
+from posteriori.gp.likelihoods import ArgmaxLikelihood  # noqa: E402
 from posteriori.gp.sparse import SparseGP  # noqa: E402
-from posteriori.gp.training import Batches, Plan, final_belief, initial_state, run_plan  # noqa: E402
+from posteriori.gp.training import RowSitePlan, final_belief, initial_row_sites, train_row_sites  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -85,12 +86,14 @@ def sampled():
 def expected():
     """Means and variances of the latents by EP, and its probabilities."""
     with jax.enable_x64(True):
-        likelihood = Argmax(K, noise=1.0, rate=RATE)
+        likelihood = ArgmaxLikelihood(K, noise=1.0, rate=RATE)
         model = SparseGP(RBF(LENGTH) + Constant(0.5), likelihood, K, start_scale=SCALE)
         free = jax.tree.map(jnp.asarray, model.start(X, 1.0))
         batches = Batches(jnp.asarray(X[None]), jnp.asarray(Y[None]), jnp.ones((1, N)))
-        still = Plan(jnp.zeros(200, int), jnp.zeros(200), jnp.full(200, 0.5), jnp.ones(200))
-        state, _ = run_plan(model, free, initial_state(free, batches, K, N), batches, still, jnp.float64(1e-8), 1.0)
+        still = RowSitePlan(jnp.zeros(200, int), jnp.zeros(200), jnp.full(200, 0.5), jnp.ones(200))
+        state, _ = train_row_sites(
+            model, free, initial_row_sites(free, batches, K, N), batches, still, jnp.float64(1e-8), 1.0
+        )
         q = final_belief(state)
         A, beyond = model.project(free, jnp.asarray(X), 1e-8)
         mean, variance = model.functions(free, q.mean @ A, beyond + ((q.covariance @ A) * A).sum(1))

@@ -1,8 +1,5 @@
 """Kernels as users write them: what they compute, their parameters by name, their units, and what they refuse."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -250,13 +247,13 @@ def test_kernels_with_arrays_of_lengthscales_can_be_compared():
         (RBF(np.nan), r"RBF's lengthscale=nan must be positive"),
         (Matern(np.inf), r"Matern's lengthscale=inf must be positive"),
         (Linear([1.0, 0.0]), r"Linear's lengthscale=\[1.0, 0.0\] must be positive"),
-        (RBF([[1.0]]), r"RBF's lengthscale=\[\[1.0\]\] must be positive: a number, or one a feature"),
+        (RBF([[1.0]]), r"RBF's lengthscale=\[\[1.0\]\] must be positive: one number, or one for each feature"),
         (RBF(ard="yes"), r"RBF's ard='yes' and fixed=False must be True or False"),
         (RBF(fixed=1), r"RBF's ard=True and fixed=1 must be True or False"),
         (Matern(order=2), r"Matern's order=2 is unknown: use one of \[0.5, 1.5, 2.5\]"),
         (Linear(reach=0.0), r"Linear's reach=0.0 must be None or a positive number"),
-        (Constant(0.0), r"A kernel's variance is 0.0: a positive number is needed"),
-        (Constant(np.inf), r"A kernel's variance is inf"),
+        (Constant(0.0), r"Constant's variance=0.0 must be a positive number"),
+        (Constant(np.inf), r"Constant's variance=inf"),
         (1.0 + RBF(-1.0), r"RBF's lengthscale=-1.0"),
         (RBF(-1.0) * Linear(), r"RBF's lengthscale=-1.0"),
         (ARD(inner=RBF(-1.0)), r"RBF's lengthscale=-1.0"),
@@ -271,7 +268,7 @@ def test_parameters_that_make_no_sense_are_named(kernel, message):
     ("kernel", "message"),
     [
         (RBF("long"), "RBF's lengthscale='long'"),
-        (Constant("large"), "A kernel's variance is 'large'"),
+        (Constant("large"), "Constant's variance='large'"),
         (ARD(inner=3.0), "3.0"),
         (Sum(RBF(), 3.0), "3.0"),
     ],
@@ -294,21 +291,5 @@ def test_a_wrong_number_of_lengthscales_is_named_in_any_units():
 @pytest.mark.parametrize("other", [0, -1.0, np.nan, np.inf, "RBF", None], ids=str)
 def test_only_kernels_and_positive_numbers_are_added_and_multiplied(other):
     for combined in (lambda: RBF() + other, lambda: other + RBF(), lambda: RBF() * other, lambda: other * RBF()):
-        with pytest.raises(TypeError, match="is no kernel"):
+        with pytest.raises(TypeError, match="is not a kernel"):
             combined()
-
-
-def test_kernels_need_no_jax():
-    program = """
-import sys
-import numpy as np
-import posteriori
-kernel = 2 * posteriori.kernels.RBF() + posteriori.kernels.Matern(order=1.5) * posteriori.kernels.Linear()
-kernel.validate()
-X = np.arange(6.0).reshape(3, 2)
-free = kernel.start(2, 1.0)
-assert kernel.gram(free, X, X).shape == (3, 3)
-kernel.learned(free, np.ones(2)).in_units(np.ones(2))
-assert not {"jax", "jaxlib"} & {*sys.modules}
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)

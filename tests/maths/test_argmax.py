@@ -12,7 +12,6 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 
 jax = pytest.importorskip("jax")
-import jax.numpy as jnp  # noqa: E402
 
 from posteriori.maths import argmax  # noqa: E402
 from posteriori.maths.argmax import Rule, argmax_probabilities, log_ndtr  # noqa: E402
@@ -40,14 +39,14 @@ def where_it_matters(mean, variance, y):
     sd = np.sqrt(variance)
     low, high = min((mean - 45 * sd).min(), mean[y] - 60 * sd[y]), (mean + 45 * sd).max()
     for _ in range(8):
-        t = np.linspace(low, high, 801)
+        t = np.linspace(low, high, 401)
         f = log_integrand(t, mean, variance, y)
         high_enough = np.flatnonzero(f > f.max() - 60)
-        low, high = t[max(high_enough[0] - 1, 0)], t[min(high_enough[-1] + 1, 800)]
+        low, high = t[max(high_enough[0] - 1, 0)], t[min(high_enough[-1] + 1, 400)]
     return low, high
 
 
-def naive_row(mean, variance, y, size=8001):
+def naive_row(mean, variance, y, size=4001):
     """Log Z of one row: equal weights at many equally spaced t, which of smooth functions converges at once."""
     t, step = np.linspace(*where_it_matters(mean, variance, y), size, retstep=True)
     return scipy.special.logsumexp(log_integrand(t, mean, variance, y)) + np.log(step)
@@ -55,6 +54,10 @@ def naive_row(mean, variance, y, size=8001):
 
 def naive(mean, variance, y):
     return np.array([naive_row(*row) for row in zip(mean.T, variance.T, y, strict=True)])
+
+
+FEW = slice(0, 10)
+"""The rows of forty, one compiled shape, that are compared with plain sums."""
 
 
 def rows(K, n, ratio, seed=0):
@@ -70,9 +73,9 @@ def rows(K, n, ratio, seed=0):
 
 
 def test_the_log_of_the_normal_distribution_function_is_right_in_both_tails():
-    x = np.concatenate([np.linspace(-200.0, -20.1, 60), np.linspace(-20.05, -19.95, 11), np.linspace(-19.9, 30.0, 120)])
+    x = np.concatenate([np.linspace(-200.0, -20.1, 30), np.linspace(-20.05, -19.95, 11), np.linspace(-19.9, 30.0, 60)])
     exact = [mpmath.log(mpmath.ncdf(mpmath.mpf(v))) if v < 0 else mpmath.log1p(-mpmath.ncdf(-mpmath.mpf(v))) for v in x]
-    got = np.asarray(log_ndtr(jnp.asarray(x)))
+    got = np.asarray(jax.jit(log_ndtr)(x))
     error = np.array([abs(float(a - b)) for a, b in zip(got, exact, strict=True)])
     size = np.array([float(abs(value)) for value in exact])
     assert (error[x < 0] < 1e-12 * size[x < 0]).all()
@@ -83,26 +86,30 @@ def test_the_log_of_the_normal_distribution_function_is_right_in_both_tails():
 def test_its_slope_is_the_inverse_mills_ratio():
     x = np.linspace(-60.0, 8.0, 100)
     exact = [float(mpmath.npdf(mpmath.mpf(v)) / mpmath.ncdf(mpmath.mpf(v))) for v in x]
-    slope = jax.grad(lambda x: log_ndtr(x).sum())(jnp.asarray(x))
+    slope = jax.jit(jax.grad(lambda x: log_ndtr(x).sum()))(x)
     np.testing.assert_allclose(slope, exact, rtol=1e-8)
 
 
 # The integral
 
 
-@pytest.mark.parametrize("K", [2, 3, 10])
 @pytest.mark.parametrize(
-    ("ratio", "tolerance"),
+    ("K", "ratio", "tolerance"),
     [
-        (1, 1e-10),
-        (10, 1e-6),
-        (100, 1e-3),
+        (3, 1, 1e-10),
+        (3, 10, 1e-6),
+        (3, 100, 1e-3),
+        *(
+            pytest.param(K, ratio, tolerance, marks=pytest.mark.slow)
+            for K in (2, 10)
+            for ratio, tolerance in ((1, 1e-10), (10, 1e-6), (100, 1e-3))
+        ),
     ],
 )
 def test_two_panels_are_right_whatever_the_scales(K, ratio, tolerance):
     mean, variance, y = rows(K, 40, ratio)
-    exact = naive(mean, variance, y)
-    np.testing.assert_allclose(log_argmax(mean, variance, y).log_z, exact, rtol=1e-14, atol=tolerance)
+    exact = naive(mean[:, FEW], variance[:, FEW], y[FEW])
+    np.testing.assert_allclose(log_argmax(mean, variance, y).log_z[FEW], exact, rtol=1e-14, atol=tolerance)
 
 
 def two_classes(ratio):
@@ -171,7 +178,7 @@ def test_winners_beyond_doubt_have_log_probability_zero():
 latents = arrays(np.float64, (3, 40), elements=st.floats(-8.0, 8.0))
 log_sds = arrays(np.float64, (3, 40), elements=st.floats(-1.1, 1.1))
 labels = arrays(np.int64, 40, elements=st.integers(0, 2))
-properties = settings(max_examples=25, deadline=None, derandomize=True)
+properties = settings(max_examples=10, deadline=None, derandomize=True)
 
 
 def log_z(mean, log_sd, y):
@@ -213,7 +220,8 @@ def test_one_of_the_classes_wins(mean, log_sd):
 @pytest.mark.parametrize(("ratio", "tolerance"), [(1, 1e-6), (10, 1e-5)])
 def test_slopes_are_those_of_finite_differences(ratio, tolerance):
     mean, variance, y = rows(3, 40, ratio)
-    out = log_argmax(mean, variance, y)
+    out = argmax.Factor(*(np.asarray(part)[..., FEW] for part in log_argmax(mean, variance, y)))
+    mean, variance, y = mean[:, FEW], variance[:, FEW], y[FEW]
     for k in range(3):
         e = np.eye(3)[k][:, None]
         h = 1e-4 * np.sqrt(variance[k])
@@ -229,6 +237,8 @@ def test_slopes_of_gauss_hermite_are_those_of_finite_differences(adaptive):
     mean, variance, y = rows(3, 40, 1)
     mean = np.clip(mean, -2.0, 2.0)
     out = gauss_hermite(mean, variance, y, n_nodes=60, adaptive=adaptive)
+    out = argmax.Factor(*(np.asarray(part)[..., FEW] for part in out))
+    mean, variance, y = mean[:, FEW], variance[:, FEW], y[FEW]
     for k in range(3):
         h = 1e-4 * np.eye(3)[k][:, None]
         by_mean = (naive(mean + h, variance, y) - naive(mean - h, variance, y)) / 2e-4
@@ -265,8 +275,8 @@ def test_plain_gauss_hermite_is_the_source_s_formula(n_nodes):
 
 def ten_classes():
     rng = np.random.default_rng(0)
-    shape = (10, 60)
-    mean, y = rng.normal(size=shape), rng.integers(0, 10, 60)
+    shape = (10, 40)
+    mean, y = rng.normal(size=shape), rng.integers(0, 10, 40)
     return {
         "moderate": (mean, rng.uniform(0.5, 2.0, shape), y),
         "confident": (3 * mean, rng.uniform(0.05, 0.2, shape), y),
@@ -276,7 +286,11 @@ def ten_classes():
 
 @pytest.mark.parametrize(
     ("kind", "plain_at_least", "adaptive_at_most"),
-    [("moderate", 1e-4, 1e-6), ("confident", 10.0, 1e-9), ("mixed scales", 1.0, 0.1)],
+    [
+        ("confident", 10.0, 1e-9),
+        pytest.param("moderate", 1e-4, 1e-6, marks=pytest.mark.slow),
+        pytest.param("mixed scales", 1.0, 0.1, marks=pytest.mark.slow),
+    ],
 )
 def test_nodes_at_the_mode_are_worth_more_than_nodes_at_the_mean(kind, plain_at_least, adaptive_at_most):
     """Twenty nodes, 95 of 100 rows: plain ones miss sure rows by hundreds of nats."""
@@ -294,9 +308,9 @@ def test_nodes_at_the_mode_are_worth_more_than_nodes_at_the_mean(kind, plain_at_
 def test_work_is_what_the_rule_says():
     """Fewer nodes and steps do while standard deviations are alike."""
     mean, variance, y = rows(3, 40, 1)
-    exact = naive(mean, variance, y)
+    exact = naive(mean[:, FEW], variance[:, FEW], y[FEW])
     error = {
-        rule: np.abs(log_argmax(mean, variance, y, rule).log_z - exact).max() for rule in (Rule(4), Rule(16, 6, 4))
+        rule: np.abs(log_argmax(mean, variance, y, rule).log_z[FEW] - exact).max() for rule in (Rule(4), Rule(16, 6, 4))
     }
     assert error[Rule(16, 6, 4)] < 1e-7
     assert error[Rule(4)] > 1e-3
@@ -307,7 +321,12 @@ def test_work_is_what_the_rule_says():
 
 @pytest.mark.parametrize(
     ("K", "ratio", "tolerance"),
-    [(2, 1, 1e-9), (3, 10, 1e-8), (3, 100, 1e-3), (10, 10, 1e-7), (50, 1, 1e-9), (3, 10000, 3e-3)],
+    [
+        (2, 1, 1e-9),
+        (3, 10, 1e-8),
+        (3, 100, 1e-3),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((10, 10, 1e-7), (50, 1, 1e-9), (3, 10000, 3e-3))),
+    ],
 )
 def test_probabilities_are_those_of_one_class_at_a_time(K, ratio, tolerance):
     mean, variance, _ = rows(K, 12, ratio)
@@ -338,7 +357,7 @@ def test_ties_are_broken_evenly():
 
 def test_probabilities_are_frequencies_of_the_largest_draw():
     mean, sd = np.array([0.3, -0.5, 0.0, 1.0]), np.array([1.0, 3.0, 0.2, 0.5])
-    draws = np.random.default_rng(0).normal(mean, sd, size=(1_000_000, 4))
+    draws = np.random.default_rng(0).normal(mean, sd, size=(200_000, 4))
     frequency = np.bincount(draws.argmax(axis=1), minlength=4) / len(draws)
     P = argmax_probabilities(*(np.repeat(a[:, None], 12, axis=1) for a in (mean, sd**2)))[:, 0]
     error = np.sqrt(P * (1 - P) / len(draws))

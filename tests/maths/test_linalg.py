@@ -25,7 +25,7 @@ decades = pytest.mark.parametrize("decades", [0, 8])  # of the units: entries of
 
 @decades
 @given(seeds, sizes)
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 def test_factored_spd_solves(decades, seed, size):
     rng = np.random.default_rng(seed)
     M, s, r = spd(rng, size), units(rng, size, decades), rng.normal(size=size)
@@ -35,7 +35,7 @@ def test_factored_spd_solves(decades, seed, size):
 
 @decades
 @given(seeds, sizes)
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 def test_inverse_spd_inverts(decades, seed, size):
     rng = np.random.default_rng(seed)
     M, s = spd(rng, size), units(rng, size, decades)
@@ -46,7 +46,7 @@ def test_inverse_spd_inverts(decades, seed, size):
 
 @decades
 @given(seeds, st.integers(2, 8), st.data())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 def test_a_rank_deficient_system_is_solved_where_it_can_be(decades, seed, size, data):
     rng = np.random.default_rng(seed)
     s = units(rng, size, decades)
@@ -84,7 +84,7 @@ def test_the_matrix_is_not_modified():
 
 @pytest.mark.parametrize("decades", [0, 4])
 @given(seeds, st.integers(1, 8), st.data())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 def test_null_space_is_numpys(decades, seed, size, data):
     rng = np.random.default_rng(seed)
     rank = data.draw(st.integers(0, size))

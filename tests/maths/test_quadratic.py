@@ -67,7 +67,7 @@ def test_packed_or_not_is_the_same(monkeypatch, intercept):
     X, rng = rows(6, 40), np.random.default_rng(3)
     weights, S = rng.uniform(size=(4, 40)), rng.normal(size=(4, 6 + intercept, 6 + intercept))
     packed = weighted_grams(X, weights, intercept), quadratic_forms(X, S, intercept)
-    monkeypatch.setattr(quadratic, "_PACKED_FEATURES", 0)
+    monkeypatch.setattr(quadratic, "PACKED_FEATURES", 0)
     np.testing.assert_allclose(weighted_grams(X, weights, intercept), packed[0], atol=1e-12)
     np.testing.assert_allclose(quadratic_forms(X, S, intercept), packed[1], atol=1e-12)
 

@@ -1,5 +1,7 @@
 """Whitening and quadratic forms: values and slopes against SciPy, JAX's own derivatives and finite differences."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -38,12 +40,18 @@ def differences(f, x, steps, h=1e-6):
     return np.array([(f(x + h * step) - f(x - h * step)) / (2 * h) for step in steps])
 
 
+@partial(jax.jit, static_argnums=0)
+def slopes(f, arguments, cotangent):
+    """The slopes of a function by its arguments."""
+    return jax.vjp(f, *arguments)[1](cotangent)
+
+
 def plain(K, B):
     return solve_triangular(jnp.linalg.cholesky(K), B, lower=True)
 
 
 def test_the_inverse_factor_is_that_of_cholesky():
-    inverse, diagonal = inverse_factor(jnp.asarray(S))
+    inverse, diagonal = (np.asarray(a) for a in jax.jit(inverse_factor)(S))
     for k in range(CLASSES):
         L = np.linalg.cholesky(S[k])
         np.testing.assert_allclose(inverse[k] @ L, np.eye(M), atol=1e-13)
@@ -65,7 +73,7 @@ def test_whitened_columns_have_the_covariance_removed():
 
 
 def test_slopes_of_whitening_are_those_of_its_plain_form():
-    own, theirs = (jax.vjp(f, jnp.asarray(K), jnp.asarray(B))[1](jnp.asarray(G)) for f in (whitened, plain))
+    own, theirs = ([np.asarray(a) for a in slopes(f, (K, B), G)] for f in (whitened, plain))
     # of a symmetric matrix, only the symmetric part of a slope has a meaning
     np.testing.assert_allclose(symmetric(own[0]), symmetric(theirs[0]), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(own[1], theirs[1], rtol=1e-11, atol=1e-12)
@@ -73,7 +81,7 @@ def test_slopes_of_whitening_are_those_of_its_plain_form():
 
 
 def test_slopes_of_whitening_are_those_of_finite_differences():
-    by_K, by_B = jax.vjp(whitened, jnp.asarray(K), jnp.asarray(B))[1](jnp.asarray(G))
+    by_K, by_B = (np.asarray(a) for a in slopes(whitened, (K, B), G))
     steps = [symmetric(RNG.normal(size=(M, M))) for _ in range(4)]
     expected = differences(lambda K: (G * np.linalg.solve(np.linalg.cholesky(K), B)).sum(), K, steps)
     np.testing.assert_allclose([(by_K * step).sum() for step in steps], expected, rtol=1e-7)
@@ -98,10 +106,8 @@ def test_quadratic_forms_are_those_of_every_column():
 
 
 def test_slopes_of_quadratic_forms_are_those_of_their_plain_form():
-    by_S, by_A = jax.vjp(quadratic, jnp.asarray(S), jnp.asarray(A))[1](jnp.asarray(g))
-    expected = jax.vjp(lambda S, A: jnp.einsum("kij,in,jn->kn", S, A, A), jnp.asarray(S), jnp.asarray(A))[1](
-        jnp.asarray(g)
-    )
+    by_S, by_A = (np.asarray(a) for a in slopes(quadratic, (S, A), g))
+    expected = slopes(lambda S, A: jnp.einsum("kij,in,jn->kn", S, A, A), (S, A), g)
     np.testing.assert_allclose(by_S, expected[0], rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(by_A, expected[1], rtol=1e-12, atol=1e-13)
     steps = RNG.normal(size=(4, M, N))

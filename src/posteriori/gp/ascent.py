@@ -1,35 +1,43 @@
-"""Climbing an energy whose steps are compiled in chunks: when to slow down, when to stop, what to do about NaN.
+"""An ascent of an energy whose steps are compiled in chunks: its learning rate, its end, its checkpoints, its display.
 
 The learning rate stays as it is while the energy rises by more than `tol` of its own size from one chunk to the next;
-then it is cut, and after the third cut the climb ends. So the energy decides, not a number of epochs.
+then it is cut, and after the third cut the ascent ends. So the energy decides, not a number of epochs.
 
-Where rows come in batches or samples, energies are noisy, and slow progress hides in the noise. Then a line is laid
-through the second half of all chunks since the last cut, and its rise must exceed `tol` and twice its standard error:
-the longer a rate has served, the slower a rise is seen. Long steps wander about in the noise, and shorter ones need
-time to make up for it: every rate serves at least half as long as the one before, and the first two cuts come at the
-latest when a half and three quarters of all steps are taken.
+Where rows come in batches or samples, energies are noisy, and slow progress hides in the noise. Then a line is fitted
+to the second half of all chunks since the last cut, and its rise must exceed `tol` and twice its standard error: the
+longer a rate has served, the slower a rise is seen. Long steps wander about in the noise, and shorter ones need time to
+make up for it: every rate serves at least half as long as the one before, and the first two cuts come at the latest
+when a half and three quarters of all steps are taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+from posteriori.files import replacing
 from posteriori.solvers.solution import Status
 
-__all__ = ["NOT_FINITE", "Ascent", "Chunk", "Position", "ascend"]
+__all__ = ["NOT_FINITE", "Advance", "Ascent", "Checkpoint", "Chunk", "Position", "Report", "ascend", "progress_bar"]
 
 _CUT = 0.3
+"""The factor by which a learning rate is cut."""
 _CUTS = 3
+"""The number of cuts after which an ascent ends."""
 _FEWEST = 5
-"""Points that a line is laid through, at least."""
+"""The number of points that a line is fitted to, at least."""
 _JITTERS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-"""What is added to the diagonal of K_zz, in units of its mean, if less did not do."""
-
+"""What is added to the diagonal of K_zz, in units of its mean: the next larger one where an energy is not finite."""
 
 NOT_FINITE = (
     "The energy ceased to be finite, even with a jitter of {:g} on the diagonal of the kernel matrix of the inducing "
@@ -38,7 +46,7 @@ NOT_FINITE = (
 
 
 class Chunk(NamedTuple):
-    """How far a climb has come, for those who watch."""
+    """One entry of an ascent's trace: steps taken, the energy, the learning rate, and the seconds since it began."""
 
     n_steps: int
     energy: float
@@ -47,21 +55,27 @@ class Chunk(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a climb stands, apart from its state: all it needs to go on."""
+    """Where an ascent stands, apart from its state: all that it needs to go on."""
 
     n_steps: int
     rate: float
     n_cuts: int = 0
     since: tuple[float, ...] = ()
-    """Energies of the chunks since the last cut."""
+    """The energies of the chunks since the last cut."""
     n_before: int = 0
-    """Chunks between the last two cuts."""
+    """The number of chunks between the last two cuts."""
     jitter: float = _JITTERS[0]
+
+
+Advance = Callable[[Any, int, float, float], tuple[Any, np.ndarray]]
+"""One compiled chunk: from (state, steps taken, rate, jitter) to (state, energies of the steps)."""
+Report = Callable[[Chunk], None]
+"""A function that is called with every chunk."""
 
 
 @dataclass(frozen=True)
 class Ascent:
-    """Where a climb ended."""
+    """The end of an ascent: its state, status, steps, jitter and trace."""
 
     state: Any
     status: Status
@@ -71,12 +85,12 @@ class Ascent:
 
     @property
     def energy(self) -> float:
-        """The last that was seen."""
+        """The last energy that was seen."""
         return self.trace[-1].energy if self.trace else -np.inf
 
 
 def ascend(
-    advance: Callable[[Any, int, float, float], tuple[Any, np.ndarray]],
+    advance: Advance,
     state: Any,
     at: Position,
     *,
@@ -85,7 +99,7 @@ def ascend(
     noisy: int = 0,
     watch: Callable[[Any, Position, Chunk], None] | None = None,
 ) -> Ascent:
-    """Climb until the energy rises no more; the best state seen is kept or, if energies are noisy, the last.
+    """Ascend until the energy rises no more; the best state seen is kept or, if energies are noisy, the last.
 
     Parameters
     ----------
@@ -96,21 +110,20 @@ def ascend(
     at : Position
         Steps taken so far and the learning rate.
     tol : float
-        Relative rise of the energy that is worth going on for.
+        The relative rise of the energy below which the learning rate is cut.
     max_iter : int
-        Steps, at most.
+        The number of steps, at most.
     noisy : int
         If energies are of batches or samples: how many chunks make a mean to be compared; 0 if there is no noise.
     watch : callable, optional
-        Told of every chunk.
+        Called with (state, position, chunk) after every chunk.
 
     Raises
     ------
     FloatingPointError
-        If the energy is not finite, whatever the jitter.
+        If the energy is not finite with the largest jitter.
     """
-    began = perf_counter()
-    trace: list[Chunk] = []
+    began, trace = perf_counter(), list[Chunk]()
     best = (-np.inf, state)
     status = Status.ITERATION_LIMIT
     try:
@@ -125,12 +138,7 @@ def ascend(
             if noisy or now >= best[0]:
                 best = (now, state)
             if _rests_in_noise(at, noisy, tol, max_iter) if noisy else _rests(at.since, tol):
-                at = at._replace(
-                    n_cuts=at.n_cuts + 1,
-                    rate=_CUT * at.rate,
-                    since=() if noisy else at.since[-1:],
-                    n_before=len(at.since),
-                )
+                at = _with_cut(at, forget=bool(noisy))
             trace.append(Chunk(at.n_steps, now, at.rate, perf_counter() - began))
             if watch is not None:
                 watch(state, at, trace[-1])
@@ -141,6 +149,16 @@ def ascend(
             raise
         status = Status.INTERRUPTED
     return Ascent(best[1], status, at.n_steps, at.jitter, trace)
+
+
+def _with_cut(at: Position, *, forget: bool) -> Position:
+    """The position with a shorter learning rate; the last energy stays for comparison unless all are forgotten."""
+    return at._replace(
+        n_cuts=at.n_cuts + 1,
+        rate=_CUT * at.rate,
+        since=() if forget else at.since[-1:],
+        n_before=len(at.since),
+    )
 
 
 def _rests(energies: Sequence[float], tol: float) -> bool:
@@ -163,8 +181,103 @@ def _rests_in_noise(at: Position, together: int, tol: float, max_iter: int) -> b
 
 
 def _steadier(at: Position) -> Position:
-    """More jitter and shorter steps, if there is any left to try."""
+    """The position with the next larger jitter and half the learning rate; raises after the largest jitter."""
     larger = [value for value in _JITTERS if value > at.jitter]
     if not larger:
         raise FloatingPointError(NOT_FINITE.format(at.jitter))
     return at._replace(jitter=larger[0], rate=0.5 * at.rate, since=())
+
+
+class Checkpoint:
+    """An unfinished ascent in one file of plain arrays, from which it can go on after an interruption.
+
+    Parameters
+    ----------
+    path : path
+        The file is written under a temporary name beside it and renamed, so that it is never half a file.
+    fingerprint : str
+        A digest of settings and data; the file of another fit is refused.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], fingerprint: str) -> None:
+        self.path, self.fingerprint = Path(path), fingerprint
+
+    def save(self, state: Any, position: Position) -> None:
+        """Write a state and the position of its ascent."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+        head = json.dumps({"fingerprint": self.fingerprint, **position._asdict()})
+        named: dict[str, Any] = {f"leaf_{i}": leaf for i, leaf in enumerate(leaves)}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(self.path) as temporary, temporary.open("wb") as file:
+            np.savez(file, head=np.array(head), **named)
+
+    def load(self, like: Any) -> tuple[Any, Position] | None:
+        """The saved state and position, or None if there is no file; `like` has the shape of the state.
+
+        Raises
+        ------
+        ValueError
+            If the file belongs to another fit, or is not a checkpoint.
+        """
+        if not self.path.exists():
+            return None
+        leaves, tree = jax.tree.flatten(like)
+        try:
+            with np.load(self.path, allow_pickle=False) as saved:
+                head = json.loads(str(saved["head"]))
+                fingerprint = head.pop("fingerprint")
+                arrays = [saved[f"leaf_{i}"] for i in range(len(saved.files) - 1)]
+            position = Position(**{**head, "since": tuple(head["since"])})
+        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(
+                f"checkpoint={str(self.path)!r} is not the checkpoint of a fit ({error}): remove it."
+            ) from None
+        if fingerprint != self.fingerprint or [a.shape for a in arrays] != [leaf.shape for leaf in leaves]:
+            raise ValueError(
+                f"checkpoint={str(self.path)!r} belongs to another fit, of other rows or settings: remove it, or "
+                "choose another path."
+            )
+        return jax.tree.unflatten(tree, [jax.numpy.asarray(a) for a in arrays]), position
+
+    def remove(self) -> None:
+        """Remove the file: the fit has ended."""
+        self.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def progress_bar(verbose: int, max_iter: int) -> Iterator[Report | None]:
+    """A function to call after each chunk: None if `verbose` is 0, a bar for 1, one line for each chunk for 2."""
+    if not verbose:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True, highlight=False)
+    if verbose > 1:
+        yield lambda chunk: console.print(
+            f"step {chunk.n_steps}  energy {chunk.energy:.3f}  rate {chunk.rate:.2g}  {chunk.seconds:.1f} s"
+        )
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left at most"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("compiling", total=max_iter)
+
+        def update(chunk: Chunk) -> None:
+            bar.update(task, completed=chunk.n_steps, description=f"energy {chunk.energy:.2f}")
+
+        yield update

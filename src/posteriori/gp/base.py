@@ -1,10 +1,12 @@
-"""What classifiers of Gaussian processes share: reading rows, and predictions from their latents."""
+"""The base of Gaussian-process classifiers: their shared parameters, a fit in outline, and predictions from latents."""
 
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -13,26 +15,86 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.uncertainty import Uncertainty
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
-from posteriori.gp.kernels import Kernel
-from posteriori.gp.progress import progress_bar
-from posteriori.gp.rows import Rows, Standardised, dense, labelled_rows
-from posteriori.gp.settings import default_kernel, fingerprint, jax_at_work, validate_gp
-from posteriori.parameters import require_level, seed_from
+from posteriori.gp.inference import INFERENCES, GPProblem
+from posteriori.gp.inputs import InputUnits, LabelledRows, finite_matrix, labelled_rows
+from posteriori.gp.kernels import Free, Kernel
+from posteriori.gp.settings import GPSettings, fingerprint, jax_session, read_settings
+from posteriori.parameters import require_choice, require_level
 from posteriori.rows.engines import read_in_memory, read_in_memory_for_fit, read_labels
 from posteriori.rows.schema import remember_features
 from posteriori.solvers.solution import Status
 
+if TYPE_CHECKING:
+    from posteriori.gp.ascent import Report
+    from posteriori.gp.fit import FitOptions
+    from posteriori.gp.likelihoods import Likelihood
+    from posteriori.gp.predictive import FittedLatents, GPSolution
+
 __all__ = ["GaussianProcessClassifier"]
 
 _BLOCK = 1024
-"""Rows predicted together."""
+"""The number of rows predicted together."""
+_DRAWN_BLOCK = 128
+"""The number of rows predicted together where each has many draws."""
 _DRAWS, _ENTROPY_DRAWS = 512, 128
-_FIRST_RATE = 0.01
-"""Of mislabelled rows, where it is learned."""
+"""The number of draws of the latents for intervals, and for entropies."""
+
+OfLatents = Callable[["Likelihood", Free, np.ndarray, np.ndarray], np.ndarray]
+"""From a likelihood, its free parameters, and latents' means and variances (S, K, n) to an array (..., n)."""
 
 
-class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
-    """Rows in, latents out; the classes built on it say how."""
+@dataclass(eq=False, repr=False)
+class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
+    """Gaussian-process classification: rows are standardised, latents are fitted, and predictions read the latents.
+
+    The parameters that all these classifiers share are the fields of this class; a subclass adds its own, and says how
+    rows are dealt into batches, how long steps are, and how the latents are fitted. They are described in
+    `GPClassifier`.
+    """
+
+    kernel: Kernel | None = None
+    _: KW_ONLY
+    n_inducing: int = 200
+    likelihood: str = "argmax"
+    inference: str = "ep"
+    power: float = 1.0
+    mislabelling: float | str = 0.001
+    noise: float | None = None
+    calibrate: bool = True
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    tol: float = 1e-3
+    max_iter: int = 10_000
+    classes: Any = None
+    class_weight: Any = None
+    checkpoint: Any = None
+    random_state: Any = None
+    device: str | None = None
+    verbose: int = 0
+
+    # What a subclass provides
+
+    @abstractmethod
+    def _rows_in_a_step(self, N: int, given: int | None) -> int:
+        """The batch size for N rows; `given` is the one that the user asks for, if any."""
+
+    @abstractmethod
+    def _first_learning_rate(self, n_batches: int) -> float:
+        """The learning rate at the start, where the user gives none."""
+
+    @abstractmethod
+    def _fit_latents(self, problem: GPProblem, settings: GPSettings, options: FitOptions) -> FittedLatents:
+        """Fit the latents to standardised rows."""
+
+    def _read_settings(self) -> GPSettings:
+        """The checked constructor arguments; raises a ValueError that names the first wrong one."""
+        return read_settings(self.get_params(deep=False))
+
+    def _standardised_kernel(self, kernel: Kernel, units: InputUnits) -> Kernel:
+        """The kernel of standardised features that vary, from one in the units of the features."""
+        return kernel.of_features(units.kept, len(units.spread)).in_units(units.unit)
+
+    # Fit
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -40,7 +102,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         tags.non_deterministic = False
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -54,176 +116,60 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        self._validate()
+        settings = self._read_settings()
         features, target, named = read_in_memory_for_fit(
             X, y, sample_weight, self.classes, self.class_weight, who=type(self).__name__
         )
         rows = labelled_rows(features, target)
-        standardised = Standardised.of(rows.X, rows.c)
-        kernel = self._kernel(standardised)
-        with jax_at_work(self.device), progress_bar(self.verbose, self.max_iter) as report:
-            learning = self._learning(rows, report)
-            fitted = self._fit_rows(Rows(standardised(rows.X), rows.y, rows.c), kernel, len(target.classes), learning)
+        units = InputUnits.of(rows.X, rows.c)
+        kernel = self._standardised_kernel(settings.kernel, units)
+        with jax_session(self.device):
+            fitted = self._fit_standardised(rows, units, kernel, len(target.classes), settings)
         remember_features(self, features, named)
-        self.classes_, self._standardised, self._fitted = target.classes, standardised, fitted
-        self._finish()
+        self.classes_: np.ndarray = target.classes
+        self._standardised, self._fitted = units, fitted
+        self._report_end(fitted.solution)
         return self
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities averaged over the posterior, (n, K)."""
-        from posteriori.gp import predictive as predicting
+    def _fit_standardised(
+        self, rows: LabelledRows, units: InputUnits, kernel: Kernel, K: int, settings: GPSettings
+    ) -> FittedLatents:
+        """Fit the latents to rows in their own units."""
+        from posteriori.gp import ascent
 
-        return self._map(X, predicting.probabilities).T
+        standardised = LabelledRows(units(rows.X), rows.y, rows.c)
+        problem = GPProblem(standardised, kernel, settings.likelihood.of_classes(K), K, settings.n_inducing)
+        with ascent.progress_bar(self.verbose, settings.max_iter) as report:
+            return self._fit_latents(problem, settings, self._fit_options(rows, settings, report))
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the class probabilities, (n, K)."""
-        return np.log(np.maximum(self.predict_proba(X), 1e-300))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each row, (n,)."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[best]
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Log-probabilities, (n, K); for two classes the log-odds of the second, (n,)."""
-        log_p = self.predict_log_proba(X)
-        return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy; y and sample_weight may be names of columns of X."""
-        return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
-
-    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (n, K) and covariance (n, K, K) of the latent functions at each row."""
-        from posteriori.gp import predictive as predicting
-
-        K = len(self._checked().classes_)
-
-        def both(likelihood: Any, free: Any, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-            centre, covariance = predicting.covariances(mean, variance)
-            return np.concatenate([centre, covariance.reshape(len(centre), -1)], axis=1).T
-
-        out = self._map(X, both).T
-        return out[:, :K], out[:, K:].reshape(-1, K, K)
-
-    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Equal-tailed credible interval of each class probability: lower and upper ends, (n, K) each."""
-        from posteriori.gp import predictive as predicting
-
-        tail = 0.5 * (1.0 - require_level(level))
-        self._checked()._require_posterior("predict_interval")
-
-        def ends(likelihood: Any, free: Any, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-            P = predicting.drawn(likelihood, free, mean, variance, _DRAWS)
-            return np.concatenate(np.quantile(P, [tail, 1.0 - tail], axis=0, method="hazen"))
-
-        both = self._map(X, ends, rows=128).T
-        K = len(self.classes_)
-        return both[:, :K], both[:, K:]
-
-    def uncertainty(self, X: Any) -> Uncertainty:
-        """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats."""
-        from posteriori.gp import predictive as predicting
-
-        self._checked()._require_posterior("uncertainty")
-
-        def parts(likelihood: Any, free: Any, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-            P = predicting.drawn(likelihood, free, mean, variance, _ENTROPY_DRAWS)
-            total = predicting.entropy(predicting.probabilities(likelihood, free, mean, variance), axis=0)
-            return np.stack([total, np.minimum(predicting.entropy(P, axis=1).mean(axis=0), total)])
-
-        total, aleatoric = self._map(X, parts, rows=128)
-        return Uncertainty(total, aleatoric, total - aleatoric)
-
-    solution_ = property(lambda self: self._checked()._fitted.solution)
-    n_iter_ = property(lambda self: self.solution_.n_iter)
-    scale_ = property(lambda self: np.exp(self._checked()._fitted.last["log_scale"]))
-
-    @property
-    def mislabelling_(self) -> float:
-        """The rate of rows with a label at random."""
-        return float(np.exp(self._checked()._fitted.last["likelihood"].get("log_rate", -np.inf)))
-
-    @property
-    def log_evidence_(self) -> float:
-        """Approximate log evidence: the energy at the fixed point."""
-        self._checked()._require_posterior("log_evidence_")
-        return self.solution_.energy
-
-    def _validate(self) -> None:
-        validate_gp(self)
-
-    def _kernel(self, standardised: Standardised) -> Kernel:
-        """The kernel of standardised features that vary."""
-        kernel = default_kernel() if self.kernel is None else self.kernel
-        kernel = kernel.of_features(standardised.kept, len(standardised.spread))
-        return kernel.in_units(standardised.unit)
-
-    def _learning(self, rows: Rows, report: Any) -> Any:
-        """How the fit goes about it."""
-        from posteriori.gp.checkpoint import Checkpoint
-        from posteriori.gp.fit import Learning
+    def _fit_options(self, rows: LabelledRows, settings: GPSettings, report: Report | None) -> FitOptions:
+        """The options of this fit, with those that depend on the number of rows."""
+        from posteriori.gp.ascent import Checkpoint
+        from posteriori.gp.fit import FitOptions
 
         checkpoint = None
         if self.checkpoint is not None:
-            checkpoint = Checkpoint(self.checkpoint, fingerprint(self, rows.X, rows.y, rows.c))
-        size = self._batch_size(len(rows.y))
-        return Learning(
-            power=0.0 if self.inference == "vi" else float(self.power),
+            params = self.get_params(deep=False)
+            checkpoint = Checkpoint(
+                self.checkpoint, fingerprint(type(self).__name__, params, rows.X, rows.y, rows.c)
+            )  # fmt: skip
+        N = len(rows.y)
+        size = self._rows_in_a_step(N, settings.batch_size)
+        rate = settings.learning_rate
+        return FitOptions(
+            power=settings.power,
             batch_size=size,
-            rate=self._rate(-(-len(rows.y) // size)),
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-            seed=seed_from(self.random_state),
-            calibrate=bool(self.calibrate),
+            rate=self._first_learning_rate(-(-N // size)) if rate is None else rate,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            seed=settings.seed,
+            calibrate=settings.calibrate,
             checkpoint=checkpoint,
             report=report,
         )
 
-    def _likelihood(self, K: int) -> Any:
-        from posteriori.gp.likelihoods import Argmax, Softmax
-
-        if self.likelihood == "softmax":
-            return Softmax(K)
-        exact = self.inference != "vi" and self.power == 1.0
-        learned = self.mislabelling == "learn"
-        return Argmax(
-            K,
-            noise=(1.0 if exact else 0.0) if self.noise is None else float(self.noise),
-            rate=_FIRST_RATE if learned else max(float(self.mislabelling), 1e-300),
-            learn_rate=learned,
-        )
-
-    def _require_posterior(self, asked: str) -> None:
-        """Raise where sites were trained by gradient, whose variances mean nothing."""
-        if self.inference == "energy":
-            raise ValueError(
-                f"inference='energy' maximises the energy over its sites, which makes the posterior too wide: its "
-                f"probabilities are good, {asked} would mislead. Use inference='ep' or 'vi'."
-            )
-
-    def _checked(self) -> Any:
-        check_is_fitted(self, "_fitted")
-        return self
-
-    def _map(self, X: Any, kernel: Callable[..., np.ndarray], rows: int = _BLOCK) -> np.ndarray:
-        """Kernel over blocks of rows, each with the latents' means and variances (S, K, n): (..., n)."""
-        features = read_in_memory(self._checked(), X, who=type(self).__name__)
-        Z = self._standardised(dense(features))
-        size = min(rows, 1 << max(3, (len(Z) - 1).bit_length()))
-        fitted, out = self._fitted, []
-        with jax_at_work(self.device):
-            for first in range(0, len(Z), size):
-                block = Z[first : first + size]
-                padded = np.concatenate([block, np.zeros((size - len(block), Z.shape[1]))])
-                mean, variance = fitted.latents(padded)
-                result = kernel(fitted.readout.likelihood, fitted.last["likelihood"], mean, variance)
-                out.append(result[..., : len(block)])
-        return np.concatenate(out, axis=-1)
-
-    def _finish(self) -> None:
-        """Say what went wrong, if anything did."""
-        solution = self.solution_
+    def _report_end(self, solution: GPSolution) -> None:
+        """Warn of what did not go well, and raise an interruption again."""
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         if solution.status is Status.ITERATION_LIMIT and self.max_iter > 0:
@@ -245,3 +191,129 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
                 ApproximationWarning,
                 stacklevel=3,
             )
+
+    # What was fitted
+
+    def _fit_result(self) -> FittedLatents:
+        """The fitted latents; raises NotFittedError before a fit."""
+        check_is_fitted(self, "_fitted")
+        return self._fitted
+
+    def _require_posterior(self, asked: str) -> None:
+        """Raise where the method of inference gives probabilities alone."""
+        self._fit_result()
+        require_choice("inference", self.inference, INFERENCES)
+        if not INFERENCES[self.inference].has_posterior:
+            raise ValueError(
+                f"inference={self.inference!r} maximises the energy over its sites, which makes the posterior too "
+                f"wide: its probabilities are good, {asked} would mislead. Use inference='ep' or 'vi'."
+            )
+
+    @property
+    def solution_(self) -> GPSolution:
+        """How the fit ended: status, energy, steps."""
+        return self._fit_result().solution
+
+    @property
+    def n_iter_(self) -> int:
+        """The number of steps of learning."""
+        return self.solution_.n_iter
+
+    @property
+    def scale_(self) -> np.ndarray:
+        """The scales sigma_k of the latent functions, (K,)."""
+        return np.exp(self._fit_result().last["log_scale"])
+
+    @property
+    def mislabelling_(self) -> float:
+        """The rate of rows with a label at random."""
+        return float(np.exp(self._fit_result().last["likelihood"].get("log_rate", -np.inf)))
+
+    @property
+    def log_evidence_(self) -> float:
+        """The approximate log evidence: the energy at the fixed point."""
+        self._require_posterior("log_evidence_")
+        return self.solution_.energy
+
+    # Predictions
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities averaged over the posterior, (n, K)."""
+        from posteriori.gp.predictive import mean_probabilities
+
+        return self._map_latents(X, mean_probabilities).T
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the class probabilities, (n, K)."""
+        return np.log(np.maximum(self.predict_proba(X), 1e-300))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row, (n,)."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-probabilities, (n, K); for two classes the log-odds of the second, (n,)."""
+        log_p = self.predict_log_proba(X)
+        return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; y and sample_weight may be names of columns of X."""
+        return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
+
+    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (n, K) and covariance (n, K, K) of the latent functions at each row."""
+        from posteriori.gp.predictive import latent_moments
+
+        def both(likelihood: Likelihood, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+            centre, covariance = latent_moments(mean, variance)
+            return np.concatenate([centre, covariance.reshape(len(centre), -1)], axis=1).T
+
+        out = self._map_latents(X, both).T
+        K = len(self.classes_)
+        return out[:, :K], out[:, K:].reshape(-1, K, K)
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Equal-tailed credible interval of each class probability: lower and upper ends, (n, K) each."""
+        from posteriori.gp.predictive import drawn_probabilities
+
+        tail = 0.5 * (1.0 - require_level(level))
+        self._require_posterior("predict_interval")
+
+        def ends(likelihood: Likelihood, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+            P = drawn_probabilities(likelihood, free, mean, variance, _DRAWS)
+            return np.concatenate(np.quantile(P, [tail, 1.0 - tail], axis=0, method="hazen"))
+
+        both = self._map_latents(X, ends, block=_DRAWN_BLOCK).T
+        K = len(self.classes_)
+        return both[:, :K], both[:, K:]
+
+    def uncertainty(self, X: Any) -> Uncertainty:
+        """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats."""
+        from posteriori.gp.predictive import drawn_probabilities, entropy, mean_probabilities
+
+        self._require_posterior("uncertainty")
+
+        def parts(likelihood: Likelihood, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+            P = drawn_probabilities(likelihood, free, mean, variance, _ENTROPY_DRAWS)
+            total = entropy(mean_probabilities(likelihood, free, mean, variance), axis=0)
+            return np.stack([total, np.minimum(entropy(P, axis=1).mean(axis=0), total)])
+
+        total, aleatoric = self._map_latents(X, parts, block=_DRAWN_BLOCK)
+        return Uncertainty(total, aleatoric, total - aleatoric)
+
+    def _map_latents(self, X: Any, function: OfLatents, block: int = _BLOCK) -> np.ndarray:
+        """Apply a function of latents to blocks of rows, and join the results along the rows: (..., n)."""
+        fitted = self._fit_result()
+        features = read_in_memory(self, X, who=type(self).__name__)
+        Z = self._standardised(finite_matrix(features))
+        size = min(block, 1 << max(3, (len(Z) - 1).bit_length()))
+        out = []
+        with jax_session(self.device):
+            for first in range(0, len(Z), size):
+                rows = Z[first : first + size]
+                padded = np.concatenate([rows, np.zeros((size - len(rows), Z.shape[1]))])
+                mean, variance = fitted.latents(padded)
+                result = function(fitted.readout.likelihood, fitted.last["likelihood"], mean, variance)
+                out.append(result[..., : len(rows)])
+        return np.concatenate(out, axis=-1)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any
 
 from posteriori.gp.base import GaussianProcessClassifier
+from posteriori.gp.inference import GPProblem
+from posteriori.gp.inputs import InputUnits
 from posteriori.gp.kernels import Kernel
-from posteriori.gp.rows import Rows, Standardised
-from posteriori.gp.settings import default_kernel
+from posteriori.gp.settings import GPSettings
+from posteriori.parameters import is_whole_number, require_count
+
+if TYPE_CHECKING:
+    from posteriori.gp.fit import FitOptions
+    from posteriori.gp.predictive import FittedLatents
 
 __all__ = ["DeepGPClassifier"]
 
 _WIDEST = 30
+"""The width of a hidden layer that is as wide as there are features, at most."""
 _SMALL_BATCH, _LARGE_BATCH, _MANY_ROWS = 256, 1024, 10_000
+_RATE = 0.02
 
 
+@dataclass(eq=False, repr=False)
 class DeepGPClassifier(GaussianProcessClassifier):
     r"""Deep Gaussian-process classification by approximate expectation propagation.
 
@@ -30,11 +38,11 @@ class DeepGPClassifier(GaussianProcessClassifier):
     layers : sequence of int or None, default (None,)
         Widths of the hidden layers; None is as wide as there are features, 30 at most. With () it is one layer.
     kernel : kernel of `posteriori.kernels`, optional
-        Of the last layer, as for `GPClassifier`; hidden layers have RBF kernels.
+        The kernel of the last layer, as for `GPClassifier`; hidden layers have RBF kernels.
     n_inducing : int, default 100
-        In each layer.
+        The number of inducing inputs in each layer.
     n_samples : int, default 10
-        Of every row, while learning.
+        The number of samples of every row, while learning.
     likelihood, power, mislabelling, noise, classes, class_weight, checkpoint, random_state, device, verbose
         As for `GPClassifier`.
     calibrate : bool, default True
@@ -43,11 +51,12 @@ class DeepGPClassifier(GaussianProcessClassifier):
         How the last layer's sites are found: averages of the rows' natural parameters, gradient, or variational
         inference. Hidden layers always follow the gradient.
     batch_size : int, optional
-        Rows of a step. Left out, 256, or 1,024 of more than 10,000.
+        The number of rows in a step. None is 256, or 1,024 of more than 10,000.
     learning_rate : float, optional
-        Of Adam, at first; it falls as the energy rises less. Left out, 0.02.
+        The learning rate of Adam at the start; it falls as the energy rises less. None is 0.02.
     tol : float, default 0.001
-        Relative rise of the energy, over the second half of the steps at one learning rate, that is worth going on for.
+        The relative rise of the energy, over the second half of the steps at one learning rate, below which the
+        learning rate is cut.
     max_iter : int, default 10000
 
     Attributes
@@ -57,87 +66,40 @@ class DeepGPClassifier(GaussianProcessClassifier):
     classes_, n_features_in_, feature_names_in_
     """
 
-    def __init__(
-        self,
-        layers: Sequence[int | None] = (None,),
-        *,
-        kernel: Kernel | None = None,
-        n_inducing: int = 100,
-        n_samples: int = 10,
-        likelihood: str = "argmax",
-        inference: str = "ep",
-        power: float = 1.0,
-        mislabelling: float | str = 0.001,
-        noise: float | None = None,
-        calibrate: bool = True,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 10_000,
-        classes: Any = None,
-        class_weight: Any = None,
-        checkpoint: Any = None,
-        random_state: Any = None,
-        device: str | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.layers = layers
-        self.kernel = kernel
-        self.n_inducing = n_inducing
-        self.n_samples = n_samples
-        self.likelihood = likelihood
-        self.inference = inference
-        self.power = power
-        self.mislabelling = mislabelling
-        self.noise = noise
-        self.calibrate = calibrate
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.tol = tol
-        self.max_iter = max_iter
-        self.classes = classes
-        self.class_weight = class_weight
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    layers: Sequence[int | None] = (None,)
+    _: KW_ONLY
+    kernel: Kernel | None = None
+    n_inducing: int = 100
+    n_samples: int = 10
 
-    def _validate(self) -> None:
-        super()._validate()
-        size = self.n_samples
-        if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
-            raise ValueError(f"n_samples={size!r} must be a whole number of at least 1.")
-        widths = self.layers
-        if isinstance(widths, (str, int)) or not isinstance(widths, Sequence):
-            raise ValueError(f"layers={widths!r} must be a sequence of widths, such as (10,) or (None, 5).")
-        for width in widths:
-            if width is not None and (not isinstance(width, (int, np.integer)) or isinstance(width, bool) or width < 1):
-                raise ValueError(f"layers={widths!r} must hold whole numbers of at least 1, or None.")
+    def _read_settings(self) -> GPSettings:
+        settings = super()._read_settings()
+        require_count("n_samples", self.n_samples, 1)
+        _require_widths(self.layers)
+        return settings
 
-    def _kernel(self, standardised: Standardised) -> Kernel:
-        """A last layer does not see the features: its lengthscales are in the units of the layer below."""
-        if not self.layers:
-            return super()._kernel(standardised)
-        return default_kernel() if self.kernel is None else self.kernel
+    def _standardised_kernel(self, kernel: Kernel, units: InputUnits) -> Kernel:
+        """The kernel as given: a last layer does not see the features, but the nodes of the layer below."""
+        return kernel if self.layers else super()._standardised_kernel(kernel, units)
 
-    def _batch_size(self, N: int) -> int:
-        if self.batch_size is not None:
-            return min(int(self.batch_size), N)
-        return min(_SMALL_BATCH if N <= _MANY_ROWS else _LARGE_BATCH, N)
+    def _rows_in_a_step(self, N: int, given: int | None) -> int:
+        usual = _SMALL_BATCH if N <= _MANY_ROWS else _LARGE_BATCH
+        return min(usual if given is None else given, N)
 
-    def _rate(self, n_batches: int) -> float:
-        return 0.02 if self.learning_rate is None else float(self.learning_rate)
+    def _first_learning_rate(self, n_batches: int) -> float:
+        return _RATE
 
-    def _fit_rows(self, rows: Rows, kernel: Kernel, K: int, how: Any) -> Any:
-        from posteriori.gp.fit import fit_one_layer
-        from posteriori.gp.stack_fit import fit_layers
-
-        likelihood = self._likelihood(K)
-        if not self.layers and self.inference != "energy":  # one layer needs no samples, and its rows have sites
-            return fit_one_layer(rows, kernel, likelihood, K, self.n_inducing, how)
-        D = rows.X.shape[1]
+    def _fit_latents(self, problem: GPProblem, settings: GPSettings, options: FitOptions) -> FittedLatents:
+        if not self.layers:  # a single layer needs no samples
+            return settings.inference.fit_layer(problem, options)
+        D = problem.rows.X.shape[1]
         widths = tuple(min(D, _WIDEST) if width is None else int(width) for width in self.layers)
-        return fit_layers(
-            rows, kernel, likelihood, K, widths, self.n_inducing, how,
-            n_samples=self.n_samples, averaged=self.inference == "ep",
-        )  # fmt: skip
+        return settings.inference.fit_stack(problem, options, widths, int(self.n_samples))
+
+
+def _require_widths(layers: Any) -> None:
+    """Raise unless layers are a sequence of widths, each None or a whole number of at least one."""
+    if isinstance(layers, (str, int)) or not isinstance(layers, Sequence):
+        raise ValueError(f"layers={layers!r} must be a sequence of widths, such as (10,) or (None, 5).")
+    if any(width is not None and (not is_whole_number(width) or width < 1) for width in layers):
+        raise ValueError(f"layers={layers!r} must hold whole numbers of at least 1, or None.")

@@ -1,4 +1,4 @@
-r"""Expectation propagation for sparse Gaussian processes (theory, section 6).
+r"""Expectation propagation for sparse Gaussian processes (docs/theory.md, sections 6.4 and 6.5).
 
 A row sees the whitened inducing values v_k ~ N(0, I) of class k through g_nk = a_n^T v_k. Its likelihood factor is
 replaced, class by class, by a Gaussian site exp(-t g^2/2 + s g), counted c_n times:
@@ -40,7 +40,7 @@ from jax import Array
 from posteriori.maths.whitening import inverse_factor
 
 __all__ = [
-    "Belief",
+    "InducingBelief",
     "Projection",
     "Sites",
     "Sweep",
@@ -57,12 +57,12 @@ LogExpectation = Callable[[Array, Array], tuple[Array, Array, Array]]
 """From means and variances of the latents (K, n): l (n,), and its derivatives by both (K, n)."""
 
 _LEAST = 1e-8
-"""Share of the cavity's variance that is left to a new marginal, at least."""
+"""The share of the cavity's variance that a new marginal keeps at least."""
 _TINY = 1e-300
 
 
 class Projection(NamedTuple):
-    """What rows see of the inducing values: a_n as columns (M, n), and the prior variance beyond (n,)."""
+    """How rows see the inducing values: the columns a_n (M, n), and the prior variance that these leave open (n,)."""
 
     A: Array
     beyond: Array
@@ -75,7 +75,7 @@ class Sites(NamedTuple):
     shift: Array
 
     def towards(self, target: Sites, share: Array | float) -> Sites:
-        """A damped step."""
+        """The sites after a step of this share of the way to the target."""
         return Sites(*(old + share * (new - old) for old, new in zip(self, target, strict=True)))
 
     def raised(self, level: Array) -> Sites:
@@ -83,8 +83,8 @@ class Sites(NamedTuple):
         return Sites(self.precision, self.shift + self.precision * level)
 
 
-class Belief(NamedTuple):
-    """q(v_k) = N(mean, covariance) for every class: (K, M), (K, M, M); and sum_k Phi."""
+class InducingBelief(NamedTuple):
+    """The Gaussians q(v_k) = N(mean, covariance) of all classes, (K, M) and (K, M, M), and sum_k Phi(P_k, r_k)."""
 
     mean: Array
     covariance: Array
@@ -92,7 +92,7 @@ class Belief(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """One visit to every site: where it should go, the rows' part of the energy, and what `slopes` needs."""
+    """One visit to every site: the sites that it asks for, the rows' part of the energy, and what `slopes` reads."""
 
     target: Sites
     energy: Array
@@ -102,26 +102,26 @@ class Sweep(NamedTuple):
 
 
 def site_sums(A: Array, sites: Sites, c: Array) -> tuple[Array, Array]:
-    """What the sites of some rows add to P (K, M, M) and r (K, M)."""
+    """The sums that the sites of these rows add to P (K, M, M) and r (K, M)."""
     weighted = A * (c * sites.precision)[:, None, :]
     return weighted @ A.T, (c * sites.shift) @ A.T
 
 
-def belief(precision: Array, shift: Array) -> Belief:
+def belief(precision: Array, shift: Array) -> InducingBelief:
     """q(v) from the sums over all sites: P = I + precision."""
     inverse, diagonal = inverse_factor(precision + jnp.eye(precision.shape[-1]))
     covariance = jnp.swapaxes(inverse, -1, -2) @ inverse
     mean = (covariance @ shift[..., None])[..., 0]
-    return Belief(mean, covariance, -jnp.log(diagonal).sum() + 0.5 * (shift * mean).sum())
+    return InducingBelief(mean, covariance, -jnp.log(diagonal).sum() + 0.5 * (shift * mean).sum())
 
 
-def levelled(q: Belief, precision: Array, shift: Array, unit: Array) -> tuple[Belief, Array, Array]:
-    r"""The belief and the sum r if all sites are raised to the common level of the fixed point; and u, by how much.
+def levelled(q: InducingBelief, precision: Array, shift: Array, unit: Array) -> tuple[InducingBelief, Array, Array]:
+    r"""The belief and the sum r with all sites raised to the common level of the fixed point, and u, the rise.
 
-    A likelihood sees differences of the latents only. A function u^T a(x) added to all of them, in units of class k
-    e_k u^T a, moves sites with it, s -> s + t e_k u^T a, and has only the prior against it: sweeps would take for ever
-    to bring it to rest. There, as slopes of a likelihood sum to zero over classes, sum_k e_k mean_k = 0; with S_k the
-    covariances, that is so for
+    This holds for a likelihood that ignores a common shift of all latents (`Likelihood.ignores_common_shift`). A
+    function u^T a(x) added to all of them, in units of class k e_k u^T a, moves sites with it, s -> s + t e_k u^T a,
+    and only the prior decides on it: sweeps need very many steps to bring it to rest. At the fixed point, as slopes of
+    such a likelihood sum to zero over classes, sum_k e_k mean_k = 0; with S_k the covariances, that is so for
 
     .. math:: \Big(\sum_k e_k^2 (I - S_k)\Big) u = -\sum_k e_k\, mean_k .
     """
@@ -132,17 +132,17 @@ def levelled(q: Belief, precision: Array, shift: Array, unit: Array) -> tuple[Be
     mean = q.mean + unit[:, None] * (seen @ u)
     moved = shift + unit[:, None] * (precision @ u)
     log_partition = q.log_partition + 0.5 * ((moved * mean).sum() - (shift * q.mean).sum())
-    return Belief(mean, q.covariance, log_partition), moved, u
+    return InducingBelief(mean, q.covariance, log_partition), moved, u
 
 
 def left_out(m: Array, w: Array, prior: Array, sites: Sites, power: float) -> tuple[Array, Array]:
-    """Moments of the cavities: marginals N(m, w) without a share `power` of their sites."""
+    """The means and variances of the cavities: marginals N(m, w) without a share `power` of their sites."""
     left = _left(w, prior, sites.precision, power)
     return (m - power * sites.shift * w) / left, w / left
 
 
 def _left(w: Array, prior: Array, t: Array, power: float) -> Array:
-    """1 - alpha t w, what is left of a precision: sites may have moved since, but no cavity is wider than the prior."""
+    """1 - alpha t w, held so that no cavity is wider than the prior: sites may have moved since w was computed."""
     return jnp.maximum(1.0 - power * t * w, w / (prior + _TINY))
 
 
@@ -153,8 +153,10 @@ def site_of(m_c: Array, w_c: Array, by_mean: Array, by_variance: Array, power: f
     return Sites(-e / kept, (by_mean - m_c * e) / kept)
 
 
-def sweep(q: Belief, rows: Projection, sites: Sites, c: Array, log_expectation: LogExpectation, power: float) -> Sweep:
-    """Visit the sites of some rows: marginal, cavity, factor, new site."""
+def sweep(
+    q: InducingBelief, rows: Projection, sites: Sites, c: Array, log_expectation: LogExpectation, power: float
+) -> Sweep:
+    """Visit the sites of these rows: marginal, cavity, factor, new site."""
     A, beyond = rows
     t, s = sites
     SA = q.covariance @ A
@@ -169,8 +171,8 @@ def sweep(q: Belief, rows: Projection, sites: Sites, c: Array, log_expectation: 
     return Sweep(target, (c * (value + share.sum(0))).sum(), m, SA, by_variance)
 
 
-def slopes(q: Belief, visit: Sweep, sites: Sites, c: Array) -> Projection:
-    """Derivatives of the energy by what rows see, sites and cavities held."""
+def slopes(q: InducingBelief, visit: Sweep, sites: Sites, c: Array) -> Projection:
+    """Derivatives of the energy by the projection of the rows, with sites and cavities held."""
     t, s = sites
     by_A = q.mean.T @ (c * (s - t * visit.mean)) - ((c * t)[:, None] * visit.spread_A).sum(0)
     return Projection(by_A, (c * visit.by_variance).sum(0))

@@ -1,11 +1,15 @@
-"""Fitting a sparse Gaussian-process classifier: rows in batches, a climb up the evidence, sweeps to the fixed point."""
+"""Fits of Gaussian processes: one layer whose rows have sites of their own, or layers whose rows share one site.
+
+`fit_row_sites` learns the kernel from the evidence, then sweeps the sites to their fixed point. `fit_tied_sites`
+ascends the power-EP energy of a stack of layers, which may be a single one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,49 +17,62 @@ import numpy as np
 from jax import Array
 from scipy.optimize import minimize_scalar
 
-from posteriori.gp.ascent import NOT_FINITE, Ascent, Chunk, Position, ascend
-from posteriori.gp.checkpoint import Checkpoint
-from posteriori.gp.ep import Belief, Sites, left_out
-from posteriori.gp.kernels import Kernel
-from posteriori.gp.likelihoods import Likelihood
-from posteriori.gp.rows import Rows, inducing_inputs, typical_distance
+from posteriori.gp.ascent import NOT_FINITE, Advance, Ascent, Checkpoint, Chunk, Position, Report, ascend
+from posteriori.gp.batches import Batches, Epochs, chunk_size, chunks_together, in_batches
+from posteriori.gp.energy import covariance_of
+from posteriori.gp.ep import InducingBelief, Sites, belief, left_out
+from posteriori.gp.inference import GPProblem
+from posteriori.gp.inputs import LabelledRows, inducing_inputs, typical_distance
+from posteriori.gp.kernels import RBF, Free
+from posteriori.gp.predictive import FittedGP, FittedStack, GPSolution
 from posteriori.gp.sparse import SparseGP
-from posteriori.gp.training import Batches, Plan, State, final_belief, initial_state, run_plan, with_level
+from posteriori.gp.stack import HiddenLayer, StackedGP, mean_map
+from posteriori.gp.training import (
+    RowSitePlan,
+    RowSiteState,
+    RowSiteTrace,
+    TiedSitePlan,
+    TiedSiteState,
+    final_belief,
+    initial_row_sites,
+    initial_tied_sites,
+    train_row_sites,
+    train_tied_sites,
+    with_level,
+)
 from posteriori.maths.whitening import quadratic
-from posteriori.solvers.solution import FitRecord, Status
+from posteriori.solvers.solution import Status
 
-__all__ = [
-    "Epochs",
-    "FittedGP",
-    "GPSolution",
-    "Learning",
-    "chunk_size",
-    "chunks_together",
-    "fit_gp",
-    "fit_one_layer",
-    "in_batches",
-    "inducing_spread",
-]
+__all__ = ["FitOptions", "fit_row_sites", "fit_tied_sites", "start_stack"]
 
-_CHUNK, _LONGEST_CHUNK, _MANY_STEPS = 10, 64, 256
 _SITE_STEP = 0.5
+"""The damping of row sites: the share of the way to its target that a site moves."""
 _LEAST_AVERAGE = 0.02
-"""Share of a batch in the running sums, at least."""
+"""The least share of a batch in running sums and averages."""
+_MOST_AVERAGE = 0.5
+"""The largest share of a batch in the averages of tied sites."""
 _STILL = 3
-"""Steps at the start in which only the sites move."""
+"""The number of steps at the start in which only the sites move."""
 _SETTLED = 1e-5
-"""Relative change of the energy over half a chunk at which the sites are at their fixed point."""
+"""The relative change of the energy over half a chunk at which the sites are at their fixed point."""
 _SETTLING_CHUNKS = 25
+"""The number of chunks of sweeps to the fixed point, at most."""
 _SPREAD_ROWS = 8192
-"""Rows by which the spread of the latents is judged, at most."""
+"""The number of rows by which the spread of the latents is chosen, at most."""
 _LOG_SPREADS = (float(np.log(0.02)), float(np.log(3.0)))
 _SAVE_EVERY = 5.0
 """Seconds between checkpoints."""
+_WARM_UP = 50
+"""The number of steps over which the learning rate of tied sites rises to its full value."""
+_MAP_ROWS = 5000
+"""The number of rows that the mean maps of hidden layers are computed from, at most."""
+_HIDDEN_SPREAD = 10.0
+"""The prior's spread of inducing inputs of a layer above others: what they see moves too."""
 
 
 @dataclass(frozen=True)
-class Learning:
-    """How a fit goes about it."""
+class FitOptions:
+    """The options of one fit: power, batches, learning rate, when it ends, and who watches it."""
 
     power: float
     batch_size: int
@@ -65,271 +82,194 @@ class Learning:
     seed: int
     calibrate: bool = True
     checkpoint: Checkpoint | None = None
-    report: Callable[[Chunk], None] | None = None
+    report: Report | None = None
 
-    def climb(self, advance: Callable[..., Any], state: Any, noisy: int) -> Ascent:
-        """Climb from the start, or from where a checkpoint has it."""
+    def ascend(self, advance: Advance, state: Any, noisy: int) -> Ascent:
+        """Ascend from this state, or from where a checkpoint has it."""
         at = Position(0, self.rate)
-        kept = None if self.checkpoint is None else self.checkpoint.load(state)
-        if kept is not None:
-            state, at = kept
-        saved = perf_counter()
+        saved = None if self.checkpoint is None else self.checkpoint.load(state)
+        if saved is not None:
+            state, at = saved
+        saved_at = perf_counter()
 
         def watch(state: Any, at: Position, chunk: Chunk) -> None:
-            nonlocal saved
+            nonlocal saved_at
             if self.report is not None:
                 self.report(chunk)
-            if self.checkpoint is not None and perf_counter() - saved > _SAVE_EVERY:
+            if self.checkpoint is not None and perf_counter() - saved_at > _SAVE_EVERY:
                 self.checkpoint.save(state, at)
-                saved = perf_counter()
+                saved_at = perf_counter()
 
         return ascend(advance, state, at, tol=self.tol, max_iter=self.max_iter, noisy=noisy, watch=watch)
 
-
-@dataclass(frozen=True)
-class GPSolution(FitRecord):
-    """How a fit of Gaussian processes ended.
-
-    Attributes
-    ----------
-    status : Status
-    energy : float
-        At the end; for expectation propagation the approximate log evidence.
-    n_iter : int
-        Steps of learning.
-    n_passes : float
-        Passes over all rows, the last sweeps included.
-    jitter : float
-        Added to the diagonal of the inducing inputs' kernel matrix, in units of its mean.
-    settled : bool or None
-        Whether the sites came to their fixed point; None where there is none.
-    trace : list of Chunk
-        Energy, learning rate and seconds along the way.
-    """
-
-    status: Status
-    energy: float
-    n_iter: int
-    n_passes: float
-    jitter: float
-    settled: bool | None = None
-    trace: list[Chunk] = field(default_factory=list, repr=False)
-
-    @property
-    def objective(self) -> float:
-        """Minus the energy: the number that the fit made small."""
-        return -self.energy
-
-    @property
-    def seconds(self) -> float | None:
-        """Time that learning took; None where nothing was learned."""
-        return self.trace[-1].seconds if self.trace else None
+    def finish(self, energy: float, jitter: float, status: Status) -> None:
+        """Raise if the final energy is not finite; remove the checkpoint of a fit that was not interrupted."""
+        if not np.isfinite(energy):
+            raise FloatingPointError(NOT_FINITE.format(jitter))
+        if self.checkpoint is not None and status is not Status.INTERRUPTED:
+            self.checkpoint.remove()
 
 
-@dataclass(frozen=True)
-class FittedGP:
-    """What prediction needs: free parameters, and q(v) of every class."""
-
-    readout: SparseGP
-    last: dict[str, Any]
-    mean: np.ndarray
-    covariance: np.ndarray
-    solution: GPSolution
-    spread: float = 1.0
-    """What variances of the latents are multiplied by."""
-
-    def latents(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances (1, K, n) of the latents, the likelihood's noise not included."""
-        moments = _moments(self.readout, self.last, self.mean, self.covariance, X, self.solution.jitter)
-        mean, variance = (np.asarray(a) for a in moments)
-        return mean[None], self.spread * variance[None]
-
-
-def in_batches(rows: Rows, batch_size: int, seed: int) -> Batches:
-    """Rows dealt into batches of one size, shuffled if there are several; filled up with rows of no weight.
-
-    Sizes are rounded, so that data sets of similar size share a compilation.
-    """
-    N = len(rows.y)
-    n_batches = -(-N // batch_size)
-    size = -(-N // n_batches)
-    unit = 32 if size > 128 else 8
-    size = -(-size // unit) * unit
-    order = np.arange(N) if n_batches == 1 else np.random.default_rng(seed).permutation(N)
-    index = np.resize(order, n_batches * size)
-    c = np.where(np.arange(len(index)) < N, rows.c[index], 0.0)
-    shape = (n_batches, size)
-    return Batches(
-        jnp.asarray(rows.X[index].reshape(*shape, -1)),
-        jnp.asarray(rows.y[index].reshape(shape)),
-        jnp.asarray(c.reshape(shape)),
-    )
-
-
-class Epochs:
-    """The order in which batches are visited: each once, shuffled, again and again."""
-
-    def __init__(self, n_batches: int, seed: int) -> None:
-        self.n_batches, self.seed = n_batches, seed
-
-    def __call__(self, first: int, count: int) -> np.ndarray:
-        """The batches of `count` steps from step `first` on."""
-        epochs = range(first // self.n_batches, (first + count - 1) // self.n_batches + 1)
-        order = np.concatenate([np.random.default_rng([self.seed, e]).permutation(self.n_batches) for e in epochs])
-        skip = first - epochs[0] * self.n_batches
-        return order[skip : skip + count]
-
-
-def chunk_size(n_batches: int) -> int:
-    """Steps in a chunk: whole epochs, so that energies of chunks are of the same rows, unless that were too long."""
-    return min(-(-_CHUNK // n_batches) * n_batches, _LONGEST_CHUNK)
-
-
-def chunks_together(n_batches: int) -> int:
-    """How many chunks see all rows, or so many that it does not matter."""
-    return -(-min(n_batches, _MANY_STEPS) // chunk_size(n_batches))
-
-
-def fit_one_layer(
-    rows: Rows, kernel: Kernel, likelihood: Likelihood, K: int, n_inducing: int, how: Learning
-) -> FittedGP:
-    """A layer with a site for every row."""
-    Z, complete = inducing_inputs(rows.X, rows.c, n_inducing, how.seed)
-    model = SparseGP(
-        kernel.structure(),
-        likelihood,
-        K,
-        learn_inducing=not complete,
-        inducing_spread=inducing_spread(len(rows.y) / len(Z)),
-    )
-    return fit_gp(model, rows, model.start(Z, typical_distance(rows.X, how.seed), kernel), how)
-
-
-def inducing_spread(rows_each: float) -> float:
-    """How far inducing inputs may move, in standard deviations: the further, the more rows stand behind each.
+def _inducing_spread(rows_each: float) -> float:
+    """The prior's spread of inducing inputs, in standard deviations: the more rows for each, the further they may move.
 
     In steps of a factor of sqrt(2), so that data sets of similar size share a compilation.
     """
     return float(2.0 ** (0.5 * np.round(2.0 * np.log2(max(0.25, 0.25 * np.sqrt(rows_each))))))
 
 
-def fit_gp(model: SparseGP, rows: Rows, free: dict[str, Any], how: Learning) -> FittedGP:
-    """Learn the kernel from the evidence, then bring the sites to rest."""
-    batches = in_batches(rows, how.batch_size, how.seed)
-    n_batches = batches.y.shape[0]
-    start = jax.tree.map(jnp.asarray, free)
-    state = initial_state(start, batches, model.n_classes, start["inducing"].shape[0])
-    visits = Epochs(n_batches, how.seed)
-    size = chunk_size(n_batches)
+# Row sites
 
-    def run(state: State, plan: dict[str, Any], jitter: float) -> tuple[State, Any]:
-        arrays = Plan(**{name: jnp.asarray(np.broadcast_to(value, (size,))) for name, value in plan.items()})
-        after, trace = run_plan(model, start, state, batches, arrays, jnp.float64(jitter), how.power)
+
+def fit_row_sites(problem: GPProblem, options: FitOptions) -> FittedGP:
+    """Fit one layer with a site for every row and class, by power EP."""
+    rows = problem.rows
+    Z, complete = inducing_inputs(rows.X, rows.c, problem.n_inducing, options.seed)
+    model = SparseGP(
+        problem.kernel.structure(),
+        problem.likelihood,
+        problem.n_classes,
+        learn_inducing=not complete,
+        inducing_spread=_inducing_spread(len(rows.y) / len(Z)),
+    )
+    free = model.start(Z, typical_distance(rows.X, options.seed), problem.kernel)
+    return _learn_and_settle(model, rows, free, options)
+
+
+class _RowSiteSteps:
+    """Chunks of compiled steps on the batches of one fit."""
+
+    def __init__(self, model: SparseGP, free: Free, batches: Batches, power: float) -> None:
+        self.model, self.batches, self.power = model, batches, power
+        self.start: Free = jax.tree.map(jnp.asarray, free)
+        self.n_batches = batches.y.shape[0]
+        self.size = chunk_size(self.n_batches)
+
+    def first_state(self) -> RowSiteState:
+        """The state before the first step."""
+        return initial_row_sites(self.start, self.batches, self.model.n_classes, self.start["inducing"].shape[0])
+
+    def run(self, state: RowSiteState, jitter: float, **plan: Any) -> tuple[RowSiteState, RowSiteTrace]:
+        """Take one chunk of steps, each number of the plan being one for all steps or one for each."""
+        arrays = RowSitePlan(**{name: jnp.asarray(np.broadcast_to(value, self.size)) for name, value in plan.items()})
+        after, trace = train_row_sites(
+            self.model, self.start, state, self.batches, arrays, jnp.float64(jitter), self.power
+        )
         return after, jax.tree.map(np.asarray, trace)
 
-    def level(state: State) -> State:
-        return state if n_batches == 1 else with_level(model, state)
+    def levelled(self, state: RowSiteState) -> RowSiteState:
+        """The state with its common level at the fixed point; with one batch every step does that itself."""
+        return state if self.n_batches == 1 else with_level(self.model, state)
 
-    def advance(state: State, first: int, rate: float, jitter: float) -> tuple[State, np.ndarray]:
-        i = first + np.arange(size)
-        plan = {
-            "batch": visits(first, size),
-            "rate": np.where((i < max(_STILL, n_batches)) | (i >= how.max_iter), 0.0, rate),
-            "site_step": _SITE_STEP,
-            "sum_step": np.where(i < n_batches, 0.0, max(1.0 / n_batches, _LEAST_AVERAGE)),
-        }
-        after, trace = run(level(state), plan, jitter)
-        return after, trace.log_partition + n_batches * trace.rows + trace.log_prior
+    def epoch(
+        self, state: RowSiteState, jitter: float, site_step: float, sum_step: Callable[[np.ndarray], Any]
+    ) -> tuple[RowSiteState, float]:
+        """Visit every batch once, with the kernel held; steps beyond the last batch change nothing."""
+        log_partition, of_rows = 0.0, 0.0
+        for first in range(0, self.n_batches, self.size):
+            i = first + np.arange(self.size)
+            real = i < self.n_batches
+            state, trace = self.run(
+                state,
+                jitter,
+                batch=np.minimum(i, self.n_batches - 1),
+                rate=0.0,
+                site_step=np.where(real, site_step, 0.0),
+                sum_step=np.where(real, sum_step(i), 0.0),
+            )
+            log_partition, of_rows = float(trace.log_partition[-1]), of_rows + float(trace.rows[real].sum())
+        return state, log_partition + of_rows
 
-    climb = how.climb(advance, state, 0 if n_batches == 1 else chunks_together(n_batches))
-    status = climb.status
+
+class _Settled(NamedTuple):
+    """Sites after the last sweeps: their state, energy, whether they are at the fixed point, and the steps taken."""
+
+    state: RowSiteState
+    energy: float
+    at_rest: bool
+    n_steps: int
+
+
+def _learn_and_settle(model: SparseGP, rows: LabelledRows, free: Free, options: FitOptions) -> FittedGP:
+    """Learn the kernel from the evidence, then bring the sites to their fixed point."""
+    batches = in_batches(rows, options.batch_size, options.seed)
+    steps = _RowSiteSteps(model, free, batches, options.power)
+    n_batches = steps.n_batches
+    visits = Epochs(n_batches, options.seed)
+
+    def advance(state: RowSiteState, first: int, rate: float, jitter: float) -> tuple[RowSiteState, np.ndarray]:
+        i = first + np.arange(steps.size)
+        after, trace = steps.run(
+            steps.levelled(state),
+            jitter,
+            batch=visits(first, steps.size),
+            rate=np.where((i < max(_STILL, n_batches)) | (i >= options.max_iter), 0.0, rate),
+            site_step=_SITE_STEP,
+            sum_step=np.where(i < n_batches, 0.0, max(1.0 / n_batches, _LEAST_AVERAGE)),
+        )
+        return after, np.asarray(trace.log_partition + n_batches * trace.rows + trace.log_prior)
+
+    noisy = 0 if n_batches == 1 else chunks_together(n_batches)
+    learned = options.ascend(advance, steps.first_state(), noisy)
+    status = learned.status
     try:
-        state, energy, settled, n_last = _settle(run, level, climb, n_batches, size)
+        settle = _settle_one_batch if n_batches == 1 else _settle_batches
+        end = settle(steps, learned.state, learned.jitter)
     except KeyboardInterrupt:
-        state, energy, settled, n_last, status = climb.state, climb.energy, False, 0, Status.INTERRUPTED
-    if not np.isfinite(energy):
-        raise FloatingPointError(NOT_FINITE.format(climb.jitter))
-    if how.checkpoint is not None and status is not Status.INTERRUPTED:
-        how.checkpoint.remove()
-    q = final_belief(state)
+        end, status = _Settled(learned.state, learned.energy, False, 0), Status.INTERRUPTED
+    options.finish(end.energy, learned.jitter, status)
+    q = final_belief(end.state)
+    n_passes = (learned.n_steps + end.n_steps) / n_batches
     solution = GPSolution(
-        status,
-        energy,
-        climb.n_steps,
-        (climb.n_steps + n_last) / n_batches,
-        climb.jitter,
-        settled,
-        climb.trace,
-    )
-    spread = _left_out_spread(model, state, q, batches, climb.jitter) if how.calibrate else 1.0
-    free = jax.tree.map(np.asarray, state.free)
-    return FittedGP(model, free, np.asarray(q.mean), np.asarray(q.covariance), solution, spread)
+        status, end.energy, learned.n_steps, n_passes, learned.jitter, end.at_rest, learned.trace
+    )  # fmt: skip
+    spread = _left_out_spread(model, end.state, q, batches, learned.jitter) if options.calibrate else 1.0
+    learned_free = jax.tree.map(np.asarray, end.state.free)
+    return FittedGP(model, learned_free, np.asarray(q.mean), np.asarray(q.covariance), solution, spread)
 
 
-def _settle(
-    run: Callable[..., tuple[State, Any]],
-    level: Callable[[State], State],
-    climb: Ascent,
-    n_batches: int,
-    size: int,
-) -> tuple[State, float, bool, int]:
-    """Sweeps with the kernel held, until the energy rests; then P and r summed over all rows, exactly."""
-    state, before, site_step, n_steps = climb.state, -np.inf, _SITE_STEP, 0
-    settled, energy = False, -np.inf
-
-    def epoch(state: State, site_step: float, sum_step: Callable[[np.ndarray], Any]) -> tuple[State, float]:
-        """Every batch once; steps beyond the last batch change nothing."""
-        log_partition, rows, done = 0.0, 0.0, 0
-        while done < n_batches:
-            i = done + np.arange(size)
-            real = i < n_batches
-            plan = {
-                "batch": np.minimum(i, n_batches - 1),
-                "rate": 0.0,
-                "site_step": np.where(real, site_step, 0.0),
-                "sum_step": np.where(real, sum_step(i), 0.0),
-            }
-            state, trace = run(state, plan, climb.jitter)
-            log_partition, rows, done = trace.log_partition[-1], rows + trace.rows[real].sum(), done + size
-        return state, float(log_partition + rows)
-
-    if n_batches == 1:
-        still = {"batch": 0, "rate": 0.0, "sum_step": 1.0}
-        for _ in range(_SETTLING_CHUNKS):
-            state, trace = run(state, {**still, "site_step": site_step}, climb.jitter)
-            energies = trace.log_partition + trace.rows
-            energy, n_steps = float(energies[-1]), n_steps + size
-            settled = bool(np.ptp(energies[-size // 2 :]) <= _SETTLED * max(1.0, abs(energy)))
-            if settled:
-                break
-            if (np.diff(energies)[:-1] * np.diff(energies)[1:] < 0.0).mean() > 0.5:  # to and fro
-                site_step = 0.5 * site_step
-        return state, energy, settled, n_steps
-    state, _ = epoch(state, 0.0, lambda i: 1.0 / (1.0 + i))
-    n_steps = n_batches
+def _settle_one_batch(steps: _RowSiteSteps, state: RowSiteState, jitter: float) -> _Settled:
+    """Sweep all rows with the kernel held until the energy rests; where it goes to and fro, steps are halved."""
+    site_step, energy, at_rest, n_steps = _SITE_STEP, -np.inf, False, 0
     for _ in range(_SETTLING_CHUNKS):
-        state, energy = epoch(level(state), site_step, lambda i: np.zeros(len(i)))
-        n_steps += n_batches
-        settled = abs(energy - before) <= _SETTLED * max(1.0, abs(energy))
-        if settled:
+        state, trace = steps.run(state, jitter, batch=0, rate=0.0, sum_step=1.0, site_step=site_step)
+        energies = trace.log_partition + trace.rows
+        energy, n_steps = float(energies[-1]), n_steps + steps.size
+        at_rest = bool(np.ptp(energies[-steps.size // 2 :]) <= _SETTLED * max(1.0, abs(energy)))
+        if at_rest:
+            break
+        if (np.diff(energies)[:-1] * np.diff(energies)[1:] < 0.0).mean() > 0.5:
+            site_step = 0.5 * site_step
+    return _Settled(state, energy, at_rest, n_steps)
+
+
+def _settle_batches(steps: _RowSiteSteps, state: RowSiteState, jitter: float) -> _Settled:
+    """Sum P and r over all rows exactly, then sweep all batches with the kernel held until the energy rests."""
+    state, _ = steps.epoch(state, jitter, 0.0, lambda i: 1.0 / (1.0 + i))
+    before, energy, at_rest, n_steps = -np.inf, -np.inf, False, steps.n_batches
+    for _ in range(_SETTLING_CHUNKS):
+        state, energy = steps.epoch(steps.levelled(state), jitter, _SITE_STEP, lambda i: np.zeros(len(i)))
+        n_steps += steps.n_batches
+        at_rest = abs(energy - before) <= _SETTLED * max(1.0, abs(energy))
+        if at_rest:
             break
         before = energy
-    return state, energy, settled, n_steps
+    return _Settled(state, energy, at_rest, n_steps)
 
 
-def _left_out_spread(model: SparseGP, state: State, q: Belief, batches: Batches, jitter: float) -> float:
+def _left_out_spread(model: SparseGP, state: RowSiteState, q: InducingBelief, batches: Batches, jitter: float) -> float:
     r"""The factor kappa on variances under which rows are predicted best by all the others.
 
     Classes have sites of their own, so that q is too wide where latents are large. A row without its site, its cavity,
     is left out: kappa maximises sum_n c_n log E[p(y_n | h)] over h ~ N(m_c, kappa w_c), with a weak prior around one.
     """
-    some = range(min(batches.y.shape[0], max(1, _SPREAD_ROWS // batches.y.shape[1])))
+    chosen = range(min(batches.y.shape[0], max(1, _SPREAD_ROWS // batches.y.shape[1])))
     parts = [
-        _left_out(model, state.free, q, batches.X[b], Sites(*(s[b] for s in state.sites)), state.level, jitter)
-        for b in some
+        _left_out_latents(model, state.free, q, batches.X[b], Sites(*(s[b] for s in state.sites)), state.level, jitter)
+        for b in chosen
     ]
     mean, variance = (jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))
-    y, c = (jnp.concatenate([array[b] for b in some]) for array in (batches.y, batches.c))
+    y, c = (jnp.concatenate([array[b] for b in chosen]) for array in (batches.y, batches.c))
     free = state.free["likelihood"]
 
     def loss(log_spread: float) -> float:
@@ -340,12 +280,12 @@ def _left_out_spread(model: SparseGP, state: State, q: Belief, batches: Batches,
 
 
 @jax.jit(static_argnames="model")
-def _left_out(
-    model: SparseGP, free: Any, q: Belief, X: Array, sites: Sites, level: Array, jitter: Array
+def _left_out_latents(
+    model: SparseGP, free: Any, q: InducingBelief, X: Array, sites: Sites, level: Array, jitter: Array
 ) -> tuple[Array, Array]:
     """Means and variances (K, n) of the latents of rows under q without their own site."""
     A, beyond = model.project(free, X, jitter)
-    sites = sites.raised(jnp.outer(model.level(free), level @ A))
+    sites = sites.raised(jnp.outer(model.level_units(free), level @ A))
     m_c, w_c = left_out(q.mean @ A, quadratic(q.covariance, A), (A * A).sum(0), sites, 1.0)
     return model.functions(free, m_c, beyond + w_c)
 
@@ -358,7 +298,103 @@ def _log_likelihood(
     return (c * out.value).sum()
 
 
-@jax.jit(static_argnames="model")
-def _moments(model: SparseGP, free: Any, mean: Array, covariance: Array, X: Array, jitter: Array) -> Any:
-    A, beyond = model.project(free, X, jitter)
-    return model.functions(free, mean @ A, beyond + quadratic(covariance, A))
+# Tied sites
+
+
+def fit_tied_sites(
+    problem: GPProblem, options: FitOptions, widths: tuple[int, ...], *, n_samples: int, averaged: bool
+) -> FittedStack:
+    """Fit hidden layers of these widths, if any, below a layer whose rows share one site for each class.
+
+    The last sites are averages of the rows' natural parameters (`averaged`), or follow the gradient of the energy.
+    """
+    spread = _HIDDEN_SPREAD if widths else _inducing_spread(len(problem.rows.y) / problem.n_inducing)
+    hidden = tuple(HiddenLayer(RBF(), width) for width in widths)
+    last = SparseGP(problem.kernel, problem.likelihood, problem.n_classes, inducing_spread=spread)
+    model = StackedGP(hidden, last)
+    free = start_stack(model, problem.rows, problem.n_inducing, options.seed, averaged)
+    return _ascend_energy(
+        model, problem.rows, free, options, n_samples=n_samples if hidden else 1, averaged=averaged
+    )  # fmt: skip
+
+
+def start_stack(model: StackedGP, rows: LabelledRows, n_inducing: int, seed: int, averaged: bool) -> Free:
+    """The free parameters at the start: every layer passes its input on, and inducing inputs pass through with rows."""
+    Z, _ = inducing_inputs(rows.X, rows.c, n_inducing, seed)
+    rng = np.random.default_rng(seed)
+    H = rows.X if len(rows.X) <= _MAP_ROWS else rows.X[rng.choice(len(rows.X), _MAP_ROWS, replace=False)]
+    hidden = []
+    for layer in model.hidden:
+        W = mean_map(H, layer.width)
+        hidden.append(layer.start(Z, W, typical_distance(H, seed)))
+        Z, H = Z @ W.T, H @ W.T
+    last = model.last.start(Z, typical_distance(H, seed))
+    if not averaged:
+        K, M = model.last.n_classes, len(Z)
+        last |= {"mean": np.zeros((K, M)), "root": np.tile(np.eye(M), (K, 1, 1))}
+    return {"hidden": hidden, "last": last}
+
+
+def _ascend_energy(
+    model: StackedGP, rows: LabelledRows, free: Free, options: FitOptions, *, n_samples: int, averaged: bool
+) -> FittedStack:
+    """Ascend the energy, then see all rows once more; sites that are averages end as those over all rows."""
+    batches = in_batches(rows, options.batch_size, options.seed)
+    n_batches = batches.y.shape[0]
+    start = jax.tree.map(jnp.asarray, free)
+    visits = Epochs(n_batches, options.seed)
+    size = chunk_size(n_batches)
+
+    def run(state: TiedSiteState, jitter: float, **plan: Any) -> tuple[TiedSiteState, np.ndarray]:
+        arrays = TiedSitePlan(**{name: jnp.asarray(np.broadcast_to(value, (size,))) for name, value in plan.items()})
+        after, energies = train_tied_sites(
+            model, start, state, batches, arrays, jnp.float64(jitter),
+            power=options.power, n_samples=n_samples, averaged=averaged,
+        )  # fmt: skip
+        return after, np.asarray(energies)
+
+    def advance(state: TiedSiteState, first: int, rate: float, jitter: float) -> tuple[TiedSiteState, np.ndarray]:
+        i = first + np.arange(size)
+        return run(
+            state,
+            jitter,
+            batch=visits(first, size),
+            rate=np.where(i < options.max_iter, rate * np.minimum(1.0, i / _WARM_UP), 0.0),
+            sum_step=np.maximum(1.0 / (i + 2.0), np.clip(1.0 / n_batches, _LEAST_AVERAGE, _MOST_AVERAGE)),
+            seed=options.seed + i,
+        )
+
+    def epoch(state: TiedSiteState, most: float) -> tuple[TiedSiteState, float]:
+        """Visit every batch once; its share in the last sites is at most `most`, and nothing else moves."""
+        total = 0.0
+        for first in range(0, n_batches, size):
+            i = first + np.arange(size)
+            real = i < n_batches
+            state, energies = run(
+                state,
+                learned.jitter,
+                batch=np.minimum(i, n_batches - 1),
+                rate=0.0,
+                sum_step=np.where(real, np.minimum(1.0 / (1.0 + i), most), 0.0),
+                seed=options.seed + learned.n_steps + i,
+            )
+            total += float(energies[real].sum())
+        return state, total / n_batches
+
+    first_state = initial_tied_sites(start, model.last.n_classes)
+    learned = options.ascend(advance, first_state, noisy=chunks_together(n_batches))
+    state, status, energy = learned.state, learned.status, learned.energy
+    try:
+        if averaged:
+            state, _ = epoch(state, _MOST_AVERAGE if n_batches == 1 else 1.0)
+        _, energy = epoch(state, 0.0)
+    except KeyboardInterrupt:
+        state, status = learned.state, Status.INTERRUPTED
+    options.finish(energy, learned.jitter, status)
+    if averaged:
+        mean, covariance, _ = belief(state.precision, state.shift)
+    else:
+        mean, covariance = state.free["last"]["mean"], covariance_of(state.free["last"]["root"])
+    n_passes = learned.n_steps / n_batches + (2 if averaged else 1)
+    solution = GPSolution(status, energy, learned.n_steps, n_passes, learned.jitter, None, learned.trace)
+    return FittedStack(model, jax.tree.map(np.asarray, state.free), np.asarray(mean), np.asarray(covariance), solution)

@@ -1,7 +1,8 @@
-"""Kernels as a user writes them: RBF() + 0.5 * Linear(), with lengthscales to be learned or given.
+"""Kernels, the covariance functions of Gaussian processes as a user writes them: RBF() + 0.5 * Linear().
 
-A kernel describes; `gram` computes, from a tree of free parameters (logarithms, so that any value is valid) that an
-optimiser can move. Neither needs JAX: the arrays passed in decide which library computes.
+Lengthscales and variances are given or learned. A kernel describes; `gram` computes, from a tree of free parameters
+(logarithms, so that any value is valid) that an optimiser can move. Neither needs JAX: the arrays passed in decide
+which library computes.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ __all__ = ["ARD", "RBF", "Constant", "Kernel", "Linear", "Matern", "Product", "S
 
 Array = Any
 Free = dict[str, Any]
-"""Free parameters: of a leaf its logarithms, of a sum or product those of both parts."""
+"""A tree of free parameters: the logarithms of a kernel's numbers, or the trees of the parts of a sum or product."""
 
 
 _ARD_SPREAD = 1.0
-"""Standard deviation of log-lengthscales about their mean: what keeps many features from being fitted one by one."""
+"""The prior's standard deviation of log-lengthscales about their mean; it keeps many features from being overfitted."""
 _SPREAD = 2.0
-"""Standard deviation of that mean, and of log-variances, about where they start."""
+"""The prior's standard deviation of that mean, and of log-variances, about their start."""
 
 
 class Kernel(Parameters):
@@ -69,7 +70,7 @@ class Kernel(Parameters):
         return Product(_as_kernel(other), self)
 
     def _key(self) -> tuple[Any, ...]:
-        """What makes two kernels the same, however their numbers were written."""
+        """The values by which kernels are compared, however their numbers were written."""
         return (type(self).__name__, *(_comparable(value) for value in self.get_params(deep=False).values()))
 
     def __eq__(self, other: object) -> bool:
@@ -79,7 +80,7 @@ class Kernel(Parameters):
         return hash(self._key())
 
     def start(self, D: int, typical: float) -> Free:
-        """Free parameters to begin with, for D features and a typical distance between rows."""
+        """The free parameters at the start of learning, for D features and a typical distance between rows."""
         raise NotImplementedError
 
     def gram(self, free: Free, X: Array, Z: Array) -> Array:
@@ -99,19 +100,19 @@ class Kernel(Parameters):
         raise NotImplementedError
 
     def of_features(self, kept: np.ndarray, D: int) -> Kernel:
-        """The same kernel of some of D features."""
+        """The same kernel of those of D features that are kept."""
         return self
 
     def structure(self) -> Kernel:
-        """The same kernel without the numbers where learning begins: what has to be compiled."""
+        """The same kernel without the numbers where learning begins; kernels of equal structure share a compilation."""
         raise NotImplementedError
 
     def lengthscales(self) -> np.ndarray | None:
-        """Those of the first part that has any, or None."""
+        """The lengthscales of the first part that has any, or None."""
         return None
 
     def learnable(self) -> dict[str, Any]:
-        """Which of the free parameters may move: a tree of True and False like that of `start`."""
+        """Whether each free parameter is learned: a tree of True and False of the shape of `start`."""
         raise NotImplementedError
 
     def log_prior(self, free: Free, start: Free) -> Array:
@@ -119,7 +120,7 @@ class Kernel(Parameters):
         raise NotImplementedError
 
     def validate(self) -> None:
-        """Raise unless the parameters make sense."""
+        """Raise a ValueError that names the first parameter that makes no sense."""
         raise NotImplementedError
 
 
@@ -149,7 +150,7 @@ class _Scaled(Kernel):
         )
 
     def _proportions(self) -> np.ndarray:
-        """Where one free number moves several lengthscales: their ratios to its start, which stay."""
+        """The ratios of given lengthscales to their geometric mean, where one free number moves them all; else one."""
         if self.ard or self.lengthscale is None or np.ndim(self.lengthscale) == 0:
             return np.ones(())
         logs = np.log(np.asarray(self.lengthscale, dtype=np.float64))
@@ -181,7 +182,7 @@ class _Scaled(Kernel):
             values = _numbers(self.lengthscale)
             if values.ndim > 1 or values.size == 0 or not (np.isfinite(values) & (values > 0.0)).all():
                 raise ValueError(
-                    f"{name}'s lengthscale={self.lengthscale!r} must be positive: a number, or one a feature."
+                    f"{name}'s lengthscale={self.lengthscale!r} must be positive: one number, or one for each feature."
                 )
         if not isinstance(self.ard, (bool, np.bool_)) or not isinstance(self.fixed, (bool, np.bool_)):
             raise ValueError(f"{name}'s ard={self.ard!r} and fixed={self.fixed!r} must be True or False.")
@@ -260,7 +261,7 @@ class Linear(_Scaled):
     reach : number, optional
         How far out functions stay linear before they return to zero: the kernel is multiplied by
         exp(-(|x|^2 + |z|^2) / (2 reach^2)), x in standard deviations of the features, or within `ARD` in its
-        lengthscales. None: for ever, and predictions far from all data are as sure as a straight line can make them.
+        lengthscales. None is without end: predictions far from all data are then as sure as a straight line makes them.
     """
 
     ard: bool = False
@@ -374,7 +375,7 @@ class Constant(Kernel):
             raise ValueError(f"Constant's fixed={self.fixed!r} must be True or False.")
         variance = _numbers(self.variance)
         if isinstance(self.variance, bool) or variance.ndim or not 0.0 < float(variance) < np.inf:
-            raise ValueError(f"A kernel's variance is {self.variance!r}: a positive number is needed.")
+            raise ValueError(f"Constant's variance={self.variance!r} must be a positive number.")
 
 
 @dataclass(eq=False)
@@ -415,7 +416,7 @@ class _Pair(Kernel):
 
 @dataclass(eq=False)
 class Sum(_Pair):
-    """The sum of two kernels: of independent functions."""
+    """The sum of two kernels: the covariance of a sum of independent functions."""
 
     def gram(self, free: Free, X: Array, Z: Array) -> Array:
         return self.left.gram(free["left"], X, Z) + self.right.gram(free["right"], X, Z)
@@ -426,7 +427,7 @@ class Sum(_Pair):
 
 @dataclass(eq=False)
 class Product(_Pair):
-    """The product of two kernels; with a constant, a scaled kernel."""
+    """The product of two kernels; a product with a constant is a scaled kernel."""
 
     def gram(self, free: Free, X: Array, Z: Array) -> Array:
         return self.left.gram(free["left"], X, Z) * self.right.gram(free["right"], X, Z)
@@ -440,16 +441,16 @@ def _as_kernel(value: Any) -> Kernel:
         return value
     if isinstance(value, Real) and 0.0 < float(value) < np.inf:
         return Constant(float(value))
-    raise TypeError(f"{value!r} is no kernel: kernels are added to and multiplied by kernels and positive numbers.")
+    raise TypeError(f"{value!r} is not a kernel: kernels are added to and multiplied by kernels and positive numbers.")
 
 
 def _require_kernel(part: Any, name: str) -> None:
     if not isinstance(part, Kernel):
-        raise ValueError(f"{name} is made of kernels, and {part!r} is none.")
+        raise ValueError(f"{name} is made of kernels, and {part!r} is not one: use those of posteriori.kernels.")
 
 
 def _numbers(value: Any) -> np.ndarray:
-    """An array, of NaN where it is no number."""
+    """The value as an array of numbers, or NaN where it is not one."""
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -457,7 +458,7 @@ def _numbers(value: Any) -> np.ndarray:
 
 
 def _plain(values: np.ndarray) -> float | tuple[float, ...]:
-    """A number or a tuple of them."""
+    """The values as a number, or as a tuple of numbers."""
     return float(values.reshape(())) if values.size == 1 else tuple(values.tolist())
 
 

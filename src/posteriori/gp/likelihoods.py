@@ -1,6 +1,6 @@
-r"""From K latents of a row to its class: the argmax node with mislabelled rows, and softmax.
+r"""Likelihoods: from the K latents of a row to its class (docs/theory.md, sections 6.2 and 6.3).
 
-Both answer the same question of independent latents h_k ~ N(mu_k, v_k): the value and slopes of
+Each answers the same question of independent latents h_k ~ N(mu_k, v_k): the value and slopes of
 
 .. math:: l = \frac1\alpha \log E[p(y \mid h)^\alpha], \qquad \alpha \to 0: \quad l = E[\log p(y \mid h)] .
 """
@@ -8,7 +8,7 @@ Both answer the same question of independent latents h_k ~ N(mu_k, v_k): the val
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,16 +16,15 @@ import numpy as np
 import scipy.special
 from jax import Array
 
+from posteriori.gp.kernels import Free
 from posteriori.maths.argmax import Rule, argmax_probabilities, log_argmax, probit_probabilities
 from posteriori.maths.integrals import even_nodes
 
-__all__ = ["Argmax", "Expected", "Likelihood", "Softmax"]
-
-Free = dict[str, Any]
+__all__ = ["ArgmaxLikelihood", "Expected", "Likelihood", "SoftmaxLikelihood"]
 
 
 class Expected(NamedTuple):
-    """l (n,), its slopes by means and variances (K, n), and by the free parameters, per row (n,) each."""
+    """The value l (n,), its slopes by means and variances (K, n), and by the free parameters, for each row (n,)."""
 
     value: Array
     by_mean: Array
@@ -34,36 +33,47 @@ class Expected(NamedTuple):
 
 
 class Likelihood(Protocol):
-    """What a layer of latents is read by."""
+    """The probability p(y | h) of a row's class given its K latents h.
+
+    A likelihood is hashable and compares by value, so that one compilation serves all that are equal.
+    """
+
+    @property
+    def ignores_common_shift(self) -> bool:
+        """Whether p(y | h + u) = p(y | h) for any number u added to all latents.
+
+        Expectation propagation then moves the common level of all latents to its fixed point in one step
+        (`ep.levelled`); for any other likelihood that step would be wrong, and is left out.
+        """
 
     @property
     def noise(self) -> float:
-        """Variance added to every latent."""
+        """The variance of the noise that is added to every latent."""
 
     def start(self) -> Free:
-        """Free parameters to begin with."""
+        """The free parameters at the start of learning."""
 
     def learnable(self) -> dict[str, bool]:
-        """Which of them may move."""
+        """Whether each free parameter is learned."""
 
     def log_prior(self, free: Free) -> Array:
         """Log-density of the free parameters, up to a constant."""
 
     def expected(self, free: Free, mean: Array, variance: Array, y: Array, power: float) -> Expected:
-        """L and its slopes."""
+        """The value l of latents with these means and variances (K, n), at power alpha, and its slopes."""
 
     def probabilities(self, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """E[p(k | h)] for every class, (K, n)."""
 
     def at(self, free: Free, latent: np.ndarray) -> np.ndarray:
-        """p(k | f) with all but the noise known, (K, n)."""
+        """p(k | f) where the functions f are known and only the noise is not, (K, n)."""
 
 
 @dataclass(frozen=True)
-class Argmax:
-    r"""The largest latent wins, but for a rate epsilon of mislabelled rows.
+class ArgmaxLikelihood:
+    r"""The class of the largest latent, except for a rate epsilon of mislabelled rows.
 
-    .. math:: p(y \mid h) = (1 - \epsilon) 1[h_y \text{ largest}] + \frac{\epsilon}{K - 1} 1[\text{it is not}],
+    .. math:: p(y \mid h) = (1 - \epsilon) 1[h_y \text{ largest}] + \frac{\epsilon}{K - 1} 1[\text{not}],
         \qquad E[p^\alpha] = (1 - \epsilon)^\alpha Z_y + \Big(\frac{\epsilon}{K - 1}\Big)^\alpha (1 - Z_y) .
 
     Noise of variance 1 on the latents makes it the multinomial probit; that is integrated exactly at power 1 only.
@@ -75,27 +85,29 @@ class Argmax:
     learn_rate: bool = False
     rule: Rule = Rule(16, 4, 3, steep=False)  # noqa: RUF009
 
+    ignores_common_shift = True
+
     def start(self) -> Free:
-        """Free parameters to begin with."""
+        """The free parameters at the start of learning."""
         return {"log_rate": np.log(np.float64(self.rate))}
 
     def learnable(self) -> dict[str, bool]:
-        """Which of them may move."""
+        """Whether each free parameter is learned."""
         return {"log_rate": self.learn_rate}
 
     def log_prior(self, free: Free) -> Array:
-        """Log-density of the free parameters: a factor e either way is nothing unusual for the rate."""
+        """Log-density of the free parameters: the log rate is N(log of its start, 1)."""
         return -0.5 * (free["log_rate"] - np.log(self.rate)) ** 2
 
     def expected(self, free: Free, mean: Array, variance: Array, y: Array, power: float) -> Expected:
-        """L and its slopes."""
+        """The value l and its slopes."""
         log_z, by_mean, by_variance = log_argmax(mean, variance, y, self.rule)
         value, slope = jax.jvp(lambda x: self._mixed(x, free["log_rate"], power), (log_z,), (jnp.ones_like(log_z),))
         _, by_rate = jax.jvp(lambda x: self._mixed(log_z, x, power), (free["log_rate"],), (jnp.ones(()),))
         return Expected(value, slope * by_mean, slope * by_variance, {"log_rate": by_rate})
 
     def _mixed(self, log_z: Array, log_rate: Array, power: float) -> Array:
-        """L from log Z: rows of the winning class and of the others."""
+        """The value l from log Z, mixed over rows of the winning class and mislabelled ones."""
         rate = jnp.exp(log_rate)
         right, wrong = jnp.log1p(-rate), log_rate - np.log(self.n_classes - 1)
         z = jnp.exp(log_z)
@@ -109,40 +121,41 @@ class Argmax:
         return self._mislabelled(free, argmax_probabilities(mean, variance))
 
     def at(self, free: Free, latent: np.ndarray) -> np.ndarray:
-        """p(k | f) with all but the noise known, (K, n)."""
+        """p(k | f) where the functions f are known and only the noise is not, (K, n)."""
         if self.noise > 0.0:
             return self._mislabelled(free, probit_probabilities(latent, self.noise))
         return self._mislabelled(free, (np.arange(self.n_classes)[:, None] == latent.argmax(axis=0)).astype(float))
 
     def _mislabelled(self, free: Free, Z: np.ndarray) -> np.ndarray:
-        """Class probabilities from those of winning."""
+        """Class probabilities from the probabilities Z of being the largest."""
         rate = np.exp(np.asarray(free["log_rate"]))
         return (1.0 - rate) * Z + rate / (self.n_classes - 1) * (1.0 - Z)
 
 
 @dataclass(frozen=True)
-class Softmax:
+class SoftmaxLikelihood:
     """Class probabilities softmax(h), averaged over fixed quasi-random nodes."""
 
     n_classes: int
     n_nodes: int = 128
 
     noise = 0.0
+    ignores_common_shift = True
 
     def start(self) -> Free:
-        """Free parameters to begin with: none."""
+        """The free parameters at the start of learning: there are none."""
         return {}
 
     def learnable(self) -> dict[str, bool]:
-        """Which of them may move: there are none."""
+        """Whether each free parameter is learned: there are none."""
         return {}
 
     def log_prior(self, free: Free) -> Array:
-        """Log-density of no parameters."""
+        """Log-density of the free parameters: zero, as there are none."""
         return jnp.zeros(())
 
     def expected(self, free: Free, mean: Array, variance: Array, y: Array, power: float) -> Expected:
-        """L and its slopes, by what Gaussian averages allow: d/dmu = E[f'], d/dv = E[f'']/2."""
+        """The value l and its slopes, by the identities of Gaussian averages dE[f]/dmu = E[f'], dE[f]/dv = E[f'']/2."""
         log_p = self._log_p(mean, variance)
         is_y = (jnp.arange(self.n_classes)[:, None] == y)[:, None]
         p, log_p_y = jnp.exp(log_p), jnp.where(is_y, log_p, 0.0).sum(0)
@@ -175,5 +188,5 @@ class Softmax:
 
 
 @jax.jit(static_argnums=0)
-def _mean_softmax(likelihood: Softmax, mean: Array, variance: Array) -> Array:
+def _mean_softmax(likelihood: SoftmaxLikelihood, mean: Array, variance: Array) -> Array:
     return jnp.exp(likelihood._log_p(mean, variance)).mean(1)

@@ -1,4 +1,6 @@
-r"""A sparse Gaussian-process layer: K latents that share a kernel and inducing inputs, each with a scale of its own.
+r"""A sparse Gaussian-process layer: K latents with one kernel and inducing inputs, each with a scale of its own.
+
+The theory is in docs/theory.md, section 6.1.
 
 With inducing inputs Z (M, D), K_zz = L L^T and whitened inducing values v_k ~ N(0, I),
 
@@ -17,21 +19,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from posteriori.gp.kernels import Kernel
+from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.likelihoods import Expected, Likelihood
 from posteriori.maths.whitening import whitened
 
 __all__ = ["SparseGP", "project"]
 
-Free = dict[str, Any]
-
 _SCALE_SPREAD = 3.0
-"""Standard deviation of the prior of log sigma, about its start, and of each class's about their mean."""
+"""The prior's standard deviation of the mean of log sigma_k about its start."""
 _CLASS_SPREAD = 1.0
+"""The prior's standard deviation of each log sigma_k about their mean."""
 
 
 def project(kernel: Kernel, free: Free, Z: Array, X: Array, jitter: Array | float) -> tuple[Array, Array]:
-    """a(x) as columns (M, n), and the variances that the inducing values leave open (n,)."""
+    """The columns a(x) (M, n), and the variances k(x, x) - a^T a that the inducing values leave open (n,)."""
     K_zz = kernel.gram(free, Z, Z)
     ridge = jitter * jnp.mean(jnp.diagonal(K_zz))
     A = whitened(K_zz + ridge * jnp.eye(Z.shape[0]), kernel.gram(free, Z, X))
@@ -40,7 +41,7 @@ def project(kernel: Kernel, free: Free, Z: Array, X: Array, jitter: Array | floa
 
 @dataclass(frozen=True)
 class SparseGP:
-    """What is believed before any row is seen: static, so that one compilation serves all fits of its kind."""
+    """The model before any row is seen; it is static, so that one compilation serves all fits of equal models."""
 
     kernel: Kernel
     likelihood: Likelihood
@@ -51,7 +52,7 @@ class SparseGP:
     inducing_spread: float = 0.5
 
     def start(self, Z: np.ndarray, typical: float, kernel: Kernel | None = None) -> Free:
-        """Free parameters to begin with, those of the kernel as a kernel of the same structure has them."""
+        """The free parameters at the start of learning; `kernel` has the same structure and its own numbers."""
         return {
             "kernel": (kernel or self.kernel).start(Z.shape[1], typical),
             "inducing": Z,
@@ -60,7 +61,7 @@ class SparseGP:
         }
 
     def learnable(self) -> Free:
-        """Which of them may move."""
+        """Whether each free parameter is learned."""
         return {
             "kernel": self.kernel.learnable(),
             "inducing": self.learn_inducing,
@@ -81,7 +82,7 @@ class SparseGP:
         )
 
     def project(self, free: Free, X: Array, jitter: Array | float) -> tuple[Array, Array]:
-        """a(x) and the variance beyond, for rows X (n, D)."""
+        """The columns a(x) and the variances that inducing values leave open, for rows X (n, D)."""
         return project(self.kernel, free["kernel"], free["inducing"], X, jitter)
 
     def functions(self, free: Free, mean: Array, variance: Array) -> tuple[Array, Array]:
@@ -89,12 +90,17 @@ class SparseGP:
         scale = jnp.exp(free["log_scale"])[:, None]
         return scale * mean, scale * scale * variance
 
-    def level(self, free: Free) -> Array:
-        """What one is, added to f of all classes, in units of each g, (K,)."""
+    @property
+    def has_free_level(self) -> bool:
+        """Whether the likelihood ignores a function added to all latents, so that only the prior decides on it."""
+        return self.likelihood.ignores_common_shift
+
+    def level_units(self, free: Free) -> Array:
+        """The number e_k = 1 / sigma_k by which g_k rises where f of all classes rises by one, (K,)."""
         return jnp.exp(-free["log_scale"])
 
     def latents(self, free: Free, mean: Array, variance: Array) -> tuple[Array, Array]:
-        """Means and variances of what the likelihood sees: f with its noise."""
+        """Means and variances of h = f + noise, which the likelihood sees."""
         mean, variance = self.functions(free, mean, variance)
         return mean, variance + self.likelihood.noise
 
@@ -110,7 +116,7 @@ class SparseGP:
     def log_expected(
         self, free: Free, mean: Array, variance: Array, y: Array, power: float
     ) -> tuple[Array, tuple[Array, Array]]:
-        """L (n,), differentiable by everything, and its slopes by mean and variance of g, which are not."""
+        """The value l (n,), differentiable by everything, and its slopes by mean and variance of g, which are not."""
         (mu, v), back = jax.vjp(lambda m, w: self.latents(free, m, w), mean, variance)
         value, slopes = _log_expected(self.likelihood, power, free["likelihood"], mu, v, y)
         return value, back(slopes)

@@ -1,39 +1,37 @@
-r"""Layers of Gaussian processes on top of each other, rows carried through them by samples.
+r"""Layers of Gaussian processes on top of each other; samples carry the rows through (docs/theory.md, section 6.7).
 
 A hidden layer has H nodes that share a kernel and inducing inputs; node j at input h of the layer below is
 
 .. math:: h'_j = (W h)_j + \sigma\, g_j(h), \qquad
           h' = \text{mean} + \sqrt{\text{variance} + \text{noise}}\; \epsilon, \quad \epsilon \sim N(0, 1),
 
-with W the identity, a padded identity or principal axes: a layer that does nothing is where learning begins. Each
-(sample, row, node) has one epsilon, and all nodes of the next layer see the same h'. The last layer is no sample: its
-latents are integrated by the likelihood.
+with W the identity, a padded identity or principal axes: at the start of learning a layer passes its input on. Each
+(sample, row, node) has one epsilon, and all nodes of the next layer see the same h'. The last layer is not sampled: the
+likelihood integrates over its latents.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from posteriori.gp.kernels import Kernel
+from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.sparse import SparseGP, project
 from posteriori.maths.whitening import quadratic
 
 __all__ = ["HiddenLayer", "StackedGP", "mean_map"]
 
-Free = dict[str, Any]
-
 _FIRST_ROOT = 1e-2
-"""Standard deviation of hidden inducing values at the start: nearly deterministic."""
+"""The standard deviation of hidden inducing values at the start: nearly deterministic."""
 _HIDDEN_NOISE = 1e-4
+"""The variance of the noise on hidden nodes."""
 
 
 def mean_map(X: np.ndarray, width: int) -> np.ndarray:
-    """W (H, D): the identity, padded where H > D, the leading principal axes where H < D."""
+    """W (H, D): the identity, padded with zeros where H > D, or the leading principal axes where H < D."""
     D = X.shape[1]
     if width >= D:
         return np.eye(width, D)
@@ -44,13 +42,13 @@ def mean_map(X: np.ndarray, width: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class HiddenLayer:
-    """H nodes with one kernel and one set of inducing inputs."""
+    """A hidden layer: H nodes with one kernel and one set of inducing inputs."""
 
     kernel: Kernel
     width: int
 
     def start(self, Z: np.ndarray, W: np.ndarray, typical: float) -> Free:
-        """Free parameters to begin with; W is one of them, but never moves."""
+        """The free parameters at the start of learning; W is one of them, but is never learned."""
         M = len(Z)
         return {
             "kernel": self.kernel.start(Z.shape[1], typical),
@@ -62,7 +60,7 @@ class HiddenLayer:
         }
 
     def learnable(self) -> Free:
-        """Which of them may move."""
+        """Whether each free parameter is learned."""
         return {
             "kernel": self.kernel.learnable(),
             "inducing": True,
@@ -85,7 +83,7 @@ class HiddenLayer:
 
 @dataclass(frozen=True)
 class StackedGP:
-    """Hidden layers, and the last one with its likelihood."""
+    """Hidden layers, and the last layer with its likelihood."""
 
     hidden: tuple[HiddenLayer, ...]
     last: SparseGP
@@ -93,7 +91,7 @@ class StackedGP:
     def propagate(
         self, free: Free, beliefs: list[tuple[Array, Array]], X: Array, noise: list[Array], jitter: Array
     ) -> Array:
-        """Rows X (n, D) carried to the input of the last layer: (S n, H), sample by sample.
+        """Carry rows X (n, D) to the input of the last layer, (S n, H), sample by sample.
 
         `noise` has the epsilons of each layer, (S, n, H), or (S, 1, H) where all rows share them.
         """
@@ -111,7 +109,7 @@ class StackedGP:
         return h
 
     def learnable(self) -> Free:
-        """Which of the free parameters may move."""
+        """Whether each free parameter is learned."""
         last = {**self.last.learnable(), "mean": True, "root": True}
         return {"hidden": [layer.learnable() for layer in self.hidden], "last": last}
 

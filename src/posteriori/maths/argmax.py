@@ -1,4 +1,4 @@
-r"""The argmax node: which of K independent Gaussians is the largest.
+r"""The argmax node: which of K independent Gaussians is the largest (docs/theory.md, section 6.2).
 
 For h_k ~ N(mu_k, v_k), sigma_k = sqrt(v_k), the probability that class y wins is
 
@@ -9,8 +9,8 @@ The integrand is log-concave. Two rules, both in log space, so that no value und
 - `log_argmax`: panels of Gauss-Legendre nodes that meet at the mode and end where the log-integrand has fallen by 38.
   Newton's steps towards the mode start to its left and towards the ends outside of them; as the slope is convex, none
   overshoots. Right to 1e-7 where standard deviations differ by a factor of 10, to 1e-4 at 100.
-- `gauss_hermite`: nodes at mu_y, as the sources have it, or at the mode (`adaptive`). Cheaper, and good only while the
-  standard deviations are much alike.
+- `gauss_hermite`: nodes at mu_y, or at the mode (`adaptive`). It is cheaper, and good only while the standard
+  deviations are similar.
 
 Derivatives come from the same nodes: with pi_j the share of node j in Z_y, d_kj = (t_j - mu_k)/sigma_k and
 r = phi(d)/Phi(d),
@@ -49,13 +49,13 @@ __all__ = [
 
 _HALF_LOG_2PI = 0.5 * float(np.log(2.0 * np.pi))
 _FALL = 38.0
-"""How far below its top the log-integrand is let go: exp(-38) = 3e-17."""
+"""How far the log-integrand falls from its top to the ends of the panels: exp(-38) = 3e-17."""
 _FAR = -20.0
-"""Where Phi is replaced by its asymptotic series."""
+"""The x below which log Phi(x) is computed by its asymptotic series."""
 
 
 class Factor(NamedTuple):
-    """Logarithm of an integral (n,), and its derivatives by the means and the variances (K, n)."""
+    """The logarithm of an integral (n,), and its derivatives by the means and the variances (K, n)."""
 
     log_z: Array
     by_mean: Array
@@ -63,7 +63,7 @@ class Factor(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How much work an integral is worth: nodes in each panel, Newton's steps to the mode, and to the ends.
+    """The work spent on an integral: nodes in each panel, Newton steps to the mode, and Newton steps to the ends.
 
     With `steep`, the rise at the low end, which a rival of small variance makes steep, has a panel of its own.
     """
@@ -103,7 +103,7 @@ def log_argmax(mean: Array, variance: Array, y: Array, rule: Rule = Rule()) -> F
 
 
 def gauss_hermite(mean: Array, variance: Array, y: Array, n_nodes: int = 20, *, adaptive: bool = True) -> Factor:
-    """The same by Gauss-Hermite nodes, centred and scaled at the mode or, not adaptive, at N(mu_y, v_y)."""
+    """Log-probability that class y is the largest, by Gauss-Hermite nodes at the mode or, not adaptive, at mu_y."""
     node = _Node.of(mean, variance, y)
     centre, scale = node.mean_y, jnp.sqrt(2.0 * node.variance_y)
     if adaptive:
@@ -115,7 +115,7 @@ def gauss_hermite(mean: Array, variance: Array, y: Array, n_nodes: int = 20, *, 
 
 
 class _Node(NamedTuple):
-    """The integrand of n rows, each with its own class y."""
+    """The integrands of n rows, each with its own class y."""
 
     mean: Array
     variance: Array
@@ -143,7 +143,7 @@ class _Node(NamedTuple):
         )
 
     def mode(self, n_steps: int) -> Array:
-        """Where the integrand is largest.
+        """The t at which the integrand is largest, (n,).
 
         As r(d) >= -d, the mode with any single rival, were Phi a Gaussian tail, is no further right than the true one.
         """
@@ -157,7 +157,7 @@ class _Node(NamedTuple):
         return jax.lax.fori_loop(0, n_steps, newton, t)
 
     def ends(self, mode: Array, n_steps: int) -> tuple[Array, Array]:
-        """Where the log-integrand has fallen by 38.
+        """The t on both sides of the mode at which the log-integrand has fallen by 38, (n,) each.
 
         Its curvature grows to the left and falls to 1/v_y on the right: two parabolas bound both ends from outside.
         """
@@ -173,7 +173,7 @@ class _Node(NamedTuple):
         return low, high
 
     def summed(self, t: Array, log_weight: Array) -> Factor:
-        """The sum over nodes t (J, n), with its derivatives."""
+        """The log of the sum over nodes t (J, n), with its derivatives."""
         others = 1.0 - self.is_y
         d = (t - self.mean[:, None]) / self.sd[:, None]
         log_cdf = log_ndtr(d)
@@ -195,24 +195,24 @@ class _Node(NamedTuple):
 
 
 def _mills(d: Array, log_cdf: Array) -> Array:
-    """phi(d) / Phi(d)."""
+    """phi(d) / Phi(d), the inverse Mills ratio."""
     return jnp.exp(-0.5 * d * d - _HALF_LOG_2PI - log_cdf)
 
 
 _GRID_NODES, _PROBIT_NODES = 96, 40
 _GRID_ENOUGH = 1e-9
-"""How far the probabilities of a row may be from summing to one before it is integrated class by class."""
+"""A row whose probabilities sum to one within this is good; others are integrated class by class."""
 
 
 def argmax_probabilities(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Probability of each class to be the largest, (K, n), whatever the scales.
+    """The probability of each class to be the largest, (K, n), for any scales.
 
     All classes share one grid over the distribution of the maximum, F(t) = prod_k Phi_k(t),
 
         Z_k = int phi_k(t) / Phi_k(t) F(t) dt,
 
-    which costs K nodes a row and class instead of K^2. Their sum tells how good it was; rows whose standard deviations
-    differ too much for one grid are integrated again, one class at a time.
+    which costs K evaluations for each node and row instead of K^2. Their sum tells how good it was; rows whose standard
+    deviations differ too much for one grid are integrated again, one class at a time.
     """
     if len(mean) == 2:
         return pair_probabilities(mean, variance)
@@ -225,13 +225,13 @@ def argmax_probabilities(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
 
 
 def pair_probabilities(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """The same for two classes, (2, n): Phi((mu_1 - mu_2) / sqrt(v_1 + v_2)) and its complement."""
+    """The probability of each of two classes to be the larger, (2, n): Phi(+-(mu_1 - mu_2) / sqrt(v_1 + v_2))."""
     margin = (mean[0] - mean[1]) / np.sqrt(variance[0] + variance[1])
     return np.stack([ndtr(margin), ndtr(-margin)])
 
 
 def probit_probabilities(mean: np.ndarray, noise: float) -> np.ndarray:
-    """The same where all variances are one number, as in the multinomial probit: fewer nodes do, right to 1e-6."""
+    """The probability of each class to be the largest, (K, n), where all variances are `noise`: right to 1e-6."""
     if len(mean) == 2:
         return pair_probabilities(mean, np.full(mean.shape, noise))
     P = np.asarray(_on_common_grid(mean, np.full((len(mean), 1), noise), _PROBIT_NODES))
@@ -239,7 +239,7 @@ def probit_probabilities(mean: np.ndarray, noise: float) -> np.ndarray:
 
 
 def _bucket(n: int) -> int:
-    """The next power of two: few sizes, few compilations."""
+    """The next power of two from n on, at least 16, so that few sizes are compiled."""
     return 1 << max(4, (n - 1).bit_length())
 
 

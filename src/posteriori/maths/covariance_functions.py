@@ -1,4 +1,4 @@
-r"""Covariance functions k(x, z) of Gaussian processes, on NumPy's arrays or JAX's alike.
+r"""Covariance functions k(x, z) of Gaussian processes, on arrays of NumPy or JAX (docs/theory.md, section 6.1).
 
 Inputs are rows divided by their lengthscales beforehand; d^2 is the squared distance of two such rows.
 
@@ -26,7 +26,7 @@ _TINY = 1e-20
 
 
 def squared_distances(X: Array, Z: Array) -> Array:
-    """d^2 between the rows of X (n, D) and of Z (m, D): (n, m), never negative."""
+    """The squared distances d^2 between the rows of X (n, D) and of Z (m, D): (n, m), never negative."""
     xp = X.__array_namespace__()
     d2 = (X * X).sum(axis=1)[:, None] + (Z * Z).sum(axis=1)[None, :] - 2.0 * (X @ Z.T)
     return xp.maximum(d2, 0.0)

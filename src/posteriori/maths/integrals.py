@@ -1,4 +1,4 @@
-r"""Averages of softmax over Gaussian logits, by nodes that are fixed once and for all.
+r"""Averages of softmax over Gaussian logits, by fixed nodes (docs/theory.md, section 4.2).
 
 For a row with logits f ~ N(m, V), only differences matter. With f_k - f_K (k < K) = mu + L z, L L^T their covariance
 and z standard normal in J = K - 1 dimensions,
@@ -6,8 +6,8 @@ and z standard normal in J = K - 1 dimensions,
 .. math:: \mathbb{E}[\mathrm{softmax}(f)_k] \approx \sum_s \omega_s\, \mathrm{softmax}([\mu + L z_s, 0])_k .
 
 In one dimension the nodes are Gauss-Hermite's, in two a product of them, beyond that quasi-random points together with
-their mirror images, turned so that their mean is zero and their covariance the identity, exactly. The same row gets the
-same answer in whatever company and on whatever day.
+their mirror images, transformed so that their mean is zero and their covariance the identity, exactly. A row gets the
+same answer in any batch.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from scipy.stats import qmc
 
 __all__ = [
     "AtNodes",
-    "Moments",
     "Nodes",
+    "SoftmaxMoments",
     "cholesky_psd",
     "even_nodes",
     "expected_softmax",
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _BLOCK_VALUES = 1 << 19
-"""Logits held at a time: rows x classes x nodes."""
+"""The number of logits held at a time: rows x classes x nodes."""
 _SEED = 7
 
 
@@ -53,7 +53,7 @@ class Nodes(NamedTuple):
 
 @lru_cache(maxsize=64)
 def normal_nodes(J: int, size: int = 128) -> Nodes:
-    """At most about `size` nodes in J dimensions.
+    """Nodes that integrate against a standard normal in J dimensions, about `size` of them at most.
 
     >>> points, weights = normal_nodes(3)
     >>> bool(np.allclose(points @ (weights[:, None] * points.T), np.eye(3)))
@@ -70,7 +70,7 @@ def normal_nodes(J: int, size: int = 128) -> Nodes:
 
 @lru_cache(maxsize=64)
 def even_nodes(J: int, size: int) -> Nodes:
-    """At least `size` nodes of equal weight: what quantiles need."""
+    """Nodes of equal weight in J dimensions, at least `size` of them, as quantiles need."""
     half = 1 << max(1, int(np.ceil(np.log2(max(size, 4)))) - 1)  # Sobol's points come in powers of two
     if J == 1:
         points = ndtri((np.arange(half) + 0.5) / (2 * half))[None, :]
@@ -87,8 +87,8 @@ def even_nodes(J: int, size: int) -> Nodes:
     return Nodes(np.concatenate([points, -points], axis=1), np.full(2 * half, 0.5 / half))
 
 
-class Moments(NamedTuple):
-    """Of softmax(f): E[log sum exp f] - m_K (n,), E[p] (K, n), E[p_k p_l] for k < l (pairs, n)."""
+class SoftmaxMoments(NamedTuple):
+    """Averages of p = softmax(f): E[log sum exp f] - m_K (n,), E[p] (K, n), E[p_k p_l] for k < l (pairs, n)."""
 
     log_partition: np.ndarray
     mean: np.ndarray
@@ -96,7 +96,7 @@ class Moments(NamedTuple):
 
 
 def expected_softmax(at_nodes: AtNodes, weights: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """E[softmax(f)], of shape (K, n)."""
+    """The average E[softmax(f)] over the nodes, (K, n)."""
     out = np.empty(shape)
     for rows, F in at_nodes:
         softmax_at_nodes(F)
@@ -105,7 +105,7 @@ def expected_softmax(at_nodes: AtNodes, weights: np.ndarray, shape: tuple[int, i
 
 
 def log_expected_softmax(at_nodes: AtNodes, weights: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Log E[softmax(f)], of shape (K, n), exact however small: the nodes are averaged in logarithms."""
+    """The logarithm of E[softmax(f)], (K, n), exact for the smallest too: nodes are averaged in logarithms."""
     out = np.empty(shape)
     log_weights = np.log(weights)
     for rows, F in at_nodes:
@@ -117,7 +117,7 @@ def log_expected_softmax(at_nodes: AtNodes, weights: np.ndarray, shape: tuple[in
     return out
 
 
-def softmax_moments(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> Moments:
+def softmax_moments(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> SoftmaxMoments:
     """First and second moments of the probabilities, and the mean log-partition, for all rows at once."""
     K, n = mean.shape
     k, m = np.triu_indices(K, 1)
@@ -127,11 +127,11 @@ def softmax_moments(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> M
         weighted = F * nodes.weights
         first[:, rows] = weighted.sum(axis=2).T
         products[:, rows] = (weighted @ F.transpose(0, 2, 1))[:, k, m].T
-    return Moments(log_partition, first, products)
+    return SoftmaxMoments(log_partition, first, products)
 
 
 def logits_in_basis(mean: np.ndarray, U: np.ndarray, variances: np.ndarray, nodes: Nodes) -> AtNodes:
-    """Blocks of rows and their logits m + U diag(sqrt v) z, (n_b, K, S)."""
+    """Yield slices of rows and their logits m + U diag(sqrt v) z at the nodes z, (n_b, K, S)."""
     K, n = mean.shape
     size = max(1, _BLOCK_VALUES // (K * nodes.weights.size))
     for start in range(0, n, size):
@@ -142,7 +142,7 @@ def logits_in_basis(mean: np.ndarray, U: np.ndarray, variances: np.ndarray, node
 
 
 def logits_at_nodes(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> AtNodes:
-    """Blocks of rows, and their logits less the last class's mean, (n_b, K, S)."""
+    """Yield slices of rows and their logits at the nodes, less the last class's mean, (n_b, K, S)."""
     K, n = mean.shape
     S = nodes.weights.size
     factors = cholesky_psd(covariance)
@@ -157,7 +157,7 @@ def logits_at_nodes(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> A
 
 
 def cholesky_psd(covariance: np.ndarray) -> np.ndarray:
-    """Lower factors of (n, J, J) positive semi-definite matrices, with what rounding needs on the diagonal."""
+    """Lower Cholesky factors of (n, J, J) positive semi-definite matrices, raised a little on the diagonal."""
     i = np.arange(covariance.shape[1])
     diagonal = np.maximum(covariance[:, i, i], 0.0)
     least = 1e-13 * diagonal.max(axis=1, initial=0.0) + 1e-300
@@ -170,7 +170,7 @@ def cholesky_psd(covariance: np.ndarray) -> np.ndarray:
 
 
 def _cholesky_lifted(M: np.ndarray, jitter: float) -> np.ndarray:
-    """The factor of one matrix, with no more on its diagonal than it needs: what others need is their affair."""
+    """The lower Cholesky factor of one matrix, with no more added to its diagonal than it needs."""
     while True:
         try:
             return np.linalg.cholesky(M)

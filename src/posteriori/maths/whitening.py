@@ -1,4 +1,7 @@
-r"""Two matrix functions with derivatives written out, so that one factorisation and few products serve both ways."""
+r"""Whitening and quadratic forms, with derivatives written out, so that one factorisation serves both ways.
+
+The formulas are in docs/theory.md, section 6.1.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ __all__ = ["inverse_factor", "quadratic", "whitened"]
 
 
 def inverse_factor(P: Array) -> tuple[Array, Array]:
-    """L^{-1} of P = L L^T, (..., M, M), and the diagonal of L."""
+    """The inverse factor L^{-1} of P = L L^T, (..., M, M), and the diagonal of L."""
     L = jnp.linalg.cholesky(P)
     identity = jnp.broadcast_to(jnp.eye(P.shape[-1]), P.shape)
     return solve_triangular(L, identity, lower=True), jnp.diagonal(L, axis1=-2, axis2=-1)
@@ -19,7 +22,7 @@ def inverse_factor(P: Array) -> tuple[Array, Array]:
 
 @jax.custom_vjp
 def whitened(K: Array, B: Array) -> Array:
-    r"""A = L^{-1} B for K = L L^T.
+    r"""The whitened columns A = L^{-1} B for K = L L^T.
 
     With G the cotangent of A: that of B is L^{-T} G, and that of K is L^{-T} Psi L^{-1}, where Psi is half the
     lower triangle of -G A^T and its transpose, the diagonal counted once.
@@ -45,7 +48,7 @@ whitened.defvjp(_whitened_forward, _whitened_backward)
 
 @jax.custom_vjp
 def quadratic(S: Array, A: Array) -> Array:
-    """a_n^T S_k a_n for symmetric S (K, M, M) and columns of A (M, n): (K, n)."""
+    """The quadratic forms a_n^T S_k a_n for symmetric S (K, M, M) and columns a_n of A (M, n): (K, n)."""
     return ((S @ A) * A).sum(1)
 
 
