@@ -265,6 +265,7 @@ def test_gaussian_with_missing_values_and_rows_on_the_gpu(covariance):
         po.GaussianClassifier("full").fit(rows, labels)
 
 
+@pytest.mark.slow
 def test_gaussian_partial_fit():
     whole = po.GaussianClassifier("tied", estimate="mle").fit(X, Y)
     parts = po.GaussianClassifier("tied", estimate="mle", device="gpu")
@@ -293,6 +294,7 @@ def test_errors(make, monkeypatch):
             make(device="gpu").fit(X, Y)
 
 
+@pytest.mark.slow
 def test_a_fitted_model_holds_no_array_of_a_gpu():
     rows, labels = put(X[:400], Y[:400])
     bayes = po.BayesianSoftmaxRegression(approximation="laplace")

@@ -102,6 +102,7 @@ def test_float64_rows_are_not_copied():
     assert GpuBlocks(rows, y, None, K).X is rows
 
 
+@pytest.mark.slow
 @weights
 def test_a_sample_estimates_sums_over_all_rows(weighted):
     on_device, in_memory = both(20_000, weighted)

@@ -230,6 +230,7 @@ def test_packed_forms_are_taken_too():
     assert_alike(by_jax(pairs.log_det_slope, case, params), expected)
 
 
+@pytest.mark.slow
 def test_factors_of_some_columns():
     case = Case((100, 4, 3))
     params = case.theta, np.array([0, 2])
