@@ -9,7 +9,6 @@ own class down and some row's up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,7 +36,7 @@ class Certificate:
     def __init__(self, objective: SoftmaxObjective) -> None:
         self.objective = objective
 
-    @cached_property
+    @property
     def free(self) -> np.ndarray | None:
         """Coefficients along which no prior holds the optimum back, (K, D'); None if there can be no separation.
 
@@ -56,10 +55,11 @@ class Certificate:
         A direction that puts every row's own class on top is a proof of separation. Near a finite optimum Newton
         steps vanish; towards one at infinity they go on moving some logit by about one.
         """
-        if self.free is None:
+        free = self.free
+        if free is None:
             return None
         for candidate, slack, least in ((theta, 1e-12, 0.0), (direction, 1e-6, 0.3)):
-            V = np.where(self.free, candidate, 0.0)
+            V = np.where(free, candidate, 0.0)
             found = self.objective.blocks.map_sum(kernels.separation, V)
             if found.spread > least and found.deficit <= slack * found.spread:
                 return V

@@ -7,7 +7,6 @@ in coordinates theta = Q B of the classes, its determinant's slope, and its aver
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,7 +66,7 @@ class Curvature:
         mean_weight = sample.blocks.map_sum(kernels.class_spread, theta, row_values=buffers) / sample.n_rows
         blocks = sample.blocks.map_sum(kernels.class_scatter, theta, 0.1 * mean_weight, row_values=buffers, coarse=True)
         _raise_diagonal(blocks, self.diagonal(theta))
-        return blocks + self._prior_couplings
+        return blocks + problem.prior.class_couplings()
 
     def diagonal(self, theta: np.ndarray) -> np.ndarray:
         """The diagonal of H without the prior, (K, D')."""
@@ -117,16 +116,12 @@ class Curvature:
         value = log_partition - np.vdot(theta, problem.moments) + 0.5 * np.vdot(pull, centred)
         return float(value), gradient - problem.moments + pull, hessian_from_pairs(grams, basis, problem.shape[1])
 
-    @cached_property
+    @property
     def _heaviest(self) -> np.ndarray:
         """The features with the largest sums of squares, and the intercept, last."""
         problem = self.objective
         columns = np.sort(np.argsort(-problem.observed.squares, kind="stable")[:_LEADING])
         return np.append(columns, problem.blocks.n_features) if problem.has_intercept else columns
-
-    @cached_property
-    def _prior_couplings(self) -> np.ndarray | float:
-        return self.objective.prior.class_couplings()
 
 
 def _raise_diagonal(blocks: np.ndarray, diagonal: np.ndarray) -> None:

@@ -9,7 +9,6 @@ Its curvature in parts is in `curvature`, what proves how near its optimum is in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,6 +70,7 @@ class SoftmaxObjective:
         self._row_values = row_values(blocks, self.shape[0])
         self._sums_cancel = False  # once the loss is a small difference of large sums, it is summed row by row
         self._evaluated: _Evaluation | None = None
+        self._samples: dict[tuple[int, bool], SoftmaxObjective] = {}
 
     @property
     def n_rows(self) -> int:
@@ -133,17 +133,20 @@ class SoftmaxObjective:
         """Row values with P at theta if the last evaluation was there; otherwise None, and kernels compute it again."""
         return self._row_values if self._is_at(theta) else None
 
-    @cached_property
+    # What follows is made when it is asked for and not kept: it refers to this objective, and a circle of references
+    # would keep the rows in memory after the fit.
+
+    @property
     def curvature(self) -> Curvature:
         """The Hessian in parts and in coordinates of the classes."""
         return Curvature(self)
 
-    @cached_property
+    @property
     def certificate(self) -> Certificate:
         """Bounds on the distance to the optimum, and whether there is a finite one."""
         return Certificate(self)
 
-    @cached_property
+    @property
     def start(self) -> Start:
         """Samples of the rows, and the way from zero."""
         return Start(self)
@@ -161,7 +164,6 @@ class Start:
 
     def __init__(self, objective: SoftmaxObjective) -> None:
         self.objective = objective
-        self._samples: dict[tuple[int, bool], SoftmaxObjective] = {}
 
     @property
     def n_rows(self) -> int:
@@ -180,11 +182,11 @@ class Start:
         n_rows = n_rows if as_in_memory else max(n_rows, least_sample(problem.blocks))
         if n_rows >= problem.n_rows:
             return problem
-        if (n_rows, as_in_memory) not in self._samples:
+        if (n_rows, as_in_memory) not in problem._samples:
             blocks = problem.blocks.sample(n_rows, np.random.default_rng(_SEED), as_in_memory=as_in_memory)
             observed = ObservedMoments.of(blocks, problem.shape[0])
-            self._samples[n_rows, as_in_memory] = SoftmaxObjective(blocks, observed, problem.prior, problem.mean)
-        return self._samples[n_rows, as_in_memory]
+            problem._samples[n_rows, as_in_memory] = SoftmaxObjective(blocks, observed, problem.prior, problem.mean)
+        return problem._samples[n_rows, as_in_memory]
 
     def descend(self, tol: float) -> Descent | None:
         """The way from zero to the optimum in one call, where rows lie on a card; None also if it led nowhere."""

@@ -1,0 +1,43 @@
+"""After a fit or a prediction no rows are left in memory: references make no circles, so that nothing waits for gc."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import posteriori as po
+from posteriori.rows.memory import MemoryBlocks
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(300, 3)) * [1.0, 1e4, 1.0] + [0.0, 1e8, 0.0]
+Y = (X[:, [0, 2]] @ rng.normal(size=(2, 3)) + rng.gumbel(size=(300, 3))).argmax(axis=1)
+MODELS = {
+    "softmax": lambda: po.SoftmaxRegression(),
+    "softmax by conjugate gradients": lambda: po.SoftmaxRegression(solver=po.Newton(exact=False)),
+    "bayes": lambda: po.BayesianSoftmaxRegression(),
+    "bayes, jeffreys": lambda: po.BayesianSoftmaxRegression("jeffreys"),
+    "bayes, kronecker": lambda: po.BayesianSoftmaxRegression(1.0, posterior="kronecker"),
+    "gaussian": lambda: po.GaussianClassifier(),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_are_freed_with_the_last_reference(name, monkeypatch):
+    made = []
+    start = MemoryBlocks.__init__
+
+    def counted(self, *args, **options):
+        made.append(weakref.ref(self))
+        start(self, *args, **options)
+
+    monkeypatch.setattr(MemoryBlocks, "__init__", counted)
+    gc.collect()
+    gc.disable()
+    try:
+        model = MODELS[name]().fit(X, Y)
+        model.predict_proba(X)
+        assert made
+        assert [blocks() for blocks in made if blocks() is not None] == []
+    finally:
+        gc.enable()
