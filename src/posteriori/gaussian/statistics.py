@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from posteriori.rows.blocks import kernel
-from posteriori.rows.products import as_dense, is_sparse
+from posteriori.rows.products import dense_parts
 
 __all__ = ["SCATTERS", "ClassStatistics", "Kind", "Scatter", "class_statistics"]
 
@@ -272,14 +272,10 @@ class ClassStatistics:
 @kernel(jax_version="posteriori.gaussian.jax_statistics:class_statistics")
 def class_statistics(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int, kind: Kind) -> ClassStatistics:
     """The statistics of one block of rows: a kernel for `Blocks.map_sum`."""
-    n, D = X.shape
     one_origin = n_classes <= _FEW_CLASSES and not SCATTERS[kind].by_class
-    step = max(1, _PART_BYTES // (8 * D)) if is_sparse(X) else n
     total = None
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and refused, later
-        for start in range(0, n, step):
-            rows = slice(start, start + step)
-            part = as_dense(X[rows])
+        for rows, part in dense_parts(X, _PART_BYTES):
             weights = None if c is None else c[rows]
             found = _about_one_origin(part, Y[rows], weights, n_classes, kind) if one_origin else None
             if found is None:

@@ -5,6 +5,7 @@ X is a block of rows (n, D); a parameter array ``theta`` is (K, D + 1) with the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,19 @@ from posteriori.rows.blocks import kernel
 __all__ = [
     "add_intercept",
     "as_dense",
+    "class_grams",
+    "class_sums",
     "contract",
+    "dense_parts",
     "gram",
     "is_sparse",
     "logits",
     "packed_grams",
+    "pair_product_grams",
     "quadratic_forms",
+    "scatter_about",
     "split",
+    "square_sums",
     "squared",
     "standard_deviations",
     "weighted_grams",
@@ -146,3 +153,57 @@ def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
         if with_intercept:
             out[m] += X @ (S_m[:-1, -1] + S_m[-1, :-1]) + S_m[-1, -1]
     return out
+
+
+def scatter_about(X: Any, weight: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """sum_n weight_n (x_n - mean)(x_n - mean)^T, shape (D, D)."""
+    if not sp.issparse(X):
+        return gram(X - mean, weight, False)
+    first = np.outer(X.T @ weight, mean)
+    return gram(X, weight, False) - first - first.T + weight.sum() * np.outer(mean, mean)
+
+
+def class_sums(R: Any, X: Any) -> np.ndarray:
+    """sum_n R_kn x_n, shape (K, D), for R (K, n) that is dense or sparse."""
+    if sp.issparse(X):
+        product = (R if sp.issparse(R) else sp.csr_array(R)) @ X
+        return as_dense(product)
+    return R @ X if sp.issparse(R) else np.dot(R, X)
+
+
+def square_sums(X: Any, c: np.ndarray | None) -> np.ndarray:
+    """sum_n c_n x_nd^2, shape (D,)."""
+    if sp.issparse(X):
+        return squared(X).T @ (np.ones(X.shape[0]) if c is None else c)
+    return np.einsum("nd,nd->d", X, X if c is None else X * c[:, None])
+
+
+def class_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:
+    """sum_n w_kn [x_n, 1] [x_n, 1]^T for the weights (K, n) of a few classes, shape (K, D', D')."""
+    if sp.issparse(X):
+        return np.stack([gram(X, w, with_intercept) for w in weights])
+    Z = add_intercept(X) if with_intercept else X
+    return (Z.T[None] * weights[:, None, :]) @ Z
+
+
+def pair_product_grams(X: Any, R: np.ndarray, with_intercept: bool) -> np.ndarray:
+    """sum_n R_kn R_ln [x_n, 1] [x_n, 1]^T for all k and l, as one matrix (K D', K D'), for R (K, n) not negative."""
+    K, D = len(R), X.shape[1] + with_intercept
+    if sp.issparse(X):
+        out = np.empty((K, D, K, D))
+        for k in range(K):
+            for m in range(k + 1):
+                out[k, :, m, :] = out[m, :, k, :] = gram(X, R[k] * R[m], with_intercept)
+        return out.reshape(K * D, K * D)
+    Z = add_intercept(X) if with_intercept else X
+    RX = (R[:, None, :] * Z.T).reshape(K * D, -1)  # rows r_k * x_d
+    return RX @ RX.T
+
+
+def dense_parts(X: Any, part_bytes: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """The rows as arrays: all of them at once if they are dense, else so many at a time as `part_bytes` hold."""
+    n, D = X.shape
+    step = max(1, part_bytes // (8 * D)) if sp.issparse(X) else max(n, 1)
+    for start in range(0, n, step):
+        rows = slice(start, min(n, start + step))
+        yield rows, as_dense(X[rows])

@@ -22,7 +22,17 @@ import scipy.sparse as sp
 
 from posteriori.maths.softmax import softmax_in_place
 from posteriori.rows.blocks import Sums, kernel
-from posteriori.rows.products import add_intercept, contract, gram, logits
+from posteriori.rows.products import (
+    class_grams,
+    class_sums,
+    contract,
+    gram,
+    logits,
+    pair_product_grams,
+    scatter_about,
+    square_sums,
+    squared,
+)
 
 __all__ = [
     "PairMargins",
@@ -53,11 +63,7 @@ _DENSE_CLASSES = 64
 @kernel(reads_labels=False, jax_version="posteriori.softmax.jax_kernels:scatter")
 def scatter(X: Any, Y: Any, c: np.ndarray | None, mean: np.ndarray) -> np.ndarray:
     """sum_n c_n (x_n - mean)(x_n - mean)^T, shape (D, D)."""
-    weight = np.ones(X.shape[0]) if c is None else c
-    if not sp.issparse(X):
-        return gram(X - mean, weight, False)
-    first = np.outer(X.T @ weight, mean)
-    return gram(X, weight, False) - first - first.T + weight.sum() * np.outer(mean, mean)
+    return scatter_about(X, np.ones(X.shape[0]) if c is None else c, mean)
 
 
 def one_hot(Y: np.ndarray, c: np.ndarray | None, n_classes: int) -> np.ndarray | sp.csr_array:
@@ -77,18 +83,11 @@ def one_hot(Y: np.ndarray, c: np.ndarray | None, n_classes: int) -> np.ndarray |
 def observed_moments(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int) -> Sums:
     """T = Y^T diag(c) [X, 1] (K, D + 1) and sum_n c_n x_n^2 (D,)."""
     R = one_hot(Y, c, n_classes)
-    n, D = X.shape
+    D = X.shape[1]
     T = np.empty((n_classes, D + 1))
-    if sp.issparse(X):
-        product = (R if sp.issparse(R) else sp.csr_array(R)) @ X
-        T[:, :D] = product.toarray() if sp.issparse(product) else product
-    else:
-        T[:, :D] = R @ X if sp.issparse(R) else np.dot(R, X)
+    T[:, :D] = class_sums(R, X)
     T[:, D] = R.sum(axis=1)
-    weights = np.ones(n) if c is None else c
-    dense = not sp.issparse(X)
-    squares = np.einsum("nd,nd->d", X, X if c is None else X * c[:, None]) if dense else X.power(2).T @ weights
-    return Sums((T, squares))
+    return Sums((T, square_sums(X, c)))
 
 
 @kernel(reads_labels=False, jax_version="posteriori.softmax.jax_kernels:expected_moments")
@@ -169,19 +168,9 @@ def hessian(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarr
     """H_kl = sum_n c_n P_nk (1[k=l] - P_nl) x_n x_n^T as a (K D', K D') matrix, x_n with its intercept."""
     P = probabilities(X, theta, P)
     K, D = theta.shape
-    if sp.issparse(X):
-        R = P if c is None else P * c
-        H = np.empty((K, D, K, D))
-        for k in range(K):
-            for m in range(k + 1):
-                H[k, :, m, :] = H[m, :, k, :] = -gram(X, R[k] * P[m], D > X.shape[1])
-            H[k, :, k, :] += gram(X, R[k], D > X.shape[1])
-        return H.reshape(K * D, K * D)
-    Z = add_intercept(X) if D > X.shape[1] else X
-    R = P if c is None else P * np.sqrt(c)
-    PX = (R[:, None, :] * Z.T).reshape(K * D, -1)  # rows p_k * x_d; their Gram matrix is the second term of H
-    H = -(PX @ PX.T)
-    blocks = (Z.T[None] * (P if c is None else P * c)[:, None, :]) @ Z
+    with_intercept = D > X.shape[1]
+    H = -pair_product_grams(X, P if c is None else P * np.sqrt(c), with_intercept)
+    blocks = class_grams(X, P if c is None else P * c, with_intercept)
     for k in range(K):
         H[k * D : (k + 1) * D, k * D : (k + 1) * D] += blocks[k]
     return H
@@ -259,7 +248,7 @@ def hessian_diagonal(
     R = P - P * P
     if c is not None:
         R *= c
-    return contract(R, X.power(2) if sp.issparse(X) else X * X, theta.shape[1] > X.shape[1])
+    return contract(R, squared(X), theta.shape[1] > X.shape[1])
 
 
 @kernel(reads_labels=False, jax_version="posteriori.softmax.jax_kernels:hessian_cross")
