@@ -18,6 +18,7 @@ from sklearn.model_selection import GridSearchCV
 
 from posteriori import GaussianClassifier, NormalInverseWishartPrior, RidgePrior
 from posteriori.gaussian.structures import STRUCTURES
+from posteriori.rows import arrow
 from posteriori.rows.streams import DatasetStream
 
 IRIS = load_iris()
@@ -116,7 +117,8 @@ def test_columns_of_another_fit_are_refused():
 
 @pytest.fixture
 def scans(monkeypatch):
-    """The columns that each scan of a data set reads."""
+    """The columns that each scan of a data set reads; its rows are not held in memory, few as they are."""
+    monkeypatch.setattr(arrow, "_HELD_BYTES", 0)
     found, batches = [], DatasetStream.batches
 
     def counted(self, columns, size):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -155,11 +156,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
+        began = perf_counter()
         validate_gaussian(self)
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, None, device=self.device)
         settings = gaussian_settings(self, target.classes, features.n_features)
         statistics, kept, n_passes = self._read(features, target)
-        seen = SeenRows(statistics, kept, target.classes, settings, n_passes)
+        seen = SeenRows(statistics, kept, target.classes, settings, n_passes, perf_counter() - began)
         _ = seen.fit  # before an attribute is set: a fit that fails leaves the estimator as it was
         remember_features(self, features, named)
         self.seen_ = seen

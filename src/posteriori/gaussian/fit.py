@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -134,6 +135,8 @@ class SeenRows:
         None for a stored classifier, whose fit is known.
     n_passes : int
         Passes over the data, for `solution_`.
+    seconds : float
+        Time that these passes took.
     """
 
     statistics: ClassStatistics
@@ -141,6 +144,7 @@ class SeenRows:
     classes: np.ndarray
     settings: GaussianSettings | None
     n_passes: int = 1
+    seconds: float = 0.0
 
     @classmethod
     def restored(cls, statistics: ClassStatistics, kept: KeptRows, classes: np.ndarray, fit: GaussianFit) -> SeenRows:
@@ -153,9 +157,11 @@ class SeenRows:
     def fit(self) -> GaussianFit:
         """The fit to all rows seen."""
         assert self.settings is not None
+        began = perf_counter()
         with one_blas_thread():
             fitted = fit_gaussian(self.statistics, self.kept, self.settings, self.classes)
-        fitted = replace(fitted, solution=replace(fitted.solution, n_passes=self.n_passes))
+        seconds = self.seconds + perf_counter() - began
+        fitted = replace(fitted, solution=replace(fitted.solution, n_passes=self.n_passes, seconds=seconds))
         _warn_if_unsound(fitted.solution)
         return fitted
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +22,12 @@ from posteriori.rows.schema import remember_features
 from posteriori.rows.target import Target
 from posteriori.softmax import predictive, summary_tables
 from posteriori.softmax.bayesian_settings import PREDICTIVES, bayesian_settings
-from posteriori.softmax.fit import BayesianFit, bayesian_fit
+from posteriori.softmax.fit import BayesianFit, bayesian_fit, warn_about
 from posteriori.softmax.fitted import FittedSoftmax
 from posteriori.softmax.label_noise import fit_with_label_noise, require_single_labels
 from posteriori.softmax.likelihood import LinearLikelihood, linear_likelihood
 from posteriori.softmax.priors import GaussianPrior
 from posteriori.softmax.progress import progress
-from posteriori.softmax.warnings import warn_about
 from posteriori.solvers.solution import Status
 from posteriori.solvers.solver import Solver
 from posteriori.threads import one_blas_thread, usable_threads
@@ -52,9 +52,10 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    prior : {"evidence", "ard", "jeffreys"}, number or GaussianPrior, default "evidence"
+    prior : {"evidence", "ard", "jeffreys"}, number, GaussianPrior or another prior, default "evidence"
         "evidence" and "ard" choose one precision, or one per feature, for standardised columns; "jeffreys" is Firth's
-        correction; a number is the precision of every weight in the units of the data.
+        correction; a number is the precision of every weight in the units of the data; any object with the members of
+        `posteriori.softmax.priors.Prior` will do.
     approximation : {"auto", "laplace", "variational", "importance"}, default "auto"
     posterior : {"auto", "full", "kronecker", "diagonal"}, default "auto"
         Which covariances are kept; "auto" keeps all while that is affordable.
@@ -158,7 +159,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        settings = bayesian_settings(self)
+        began, settings = perf_counter(), bayesian_settings(self)
         noisy = self.label_noise is not None and self.label_noise != 0
         if noisy:
             require_in_memory(X, "label_noise, which gives each row a weight of its own,")
@@ -182,7 +183,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
                     fit = bayesian_fit(likelihood, settings)
         remember_features(self, features, named)
         self.classes_ = target.classes
-        self._store(likelihood, fit, rate, settings.seed)
+        solution = replace(fit.solution, seconds=perf_counter() - began)
+        self._store(likelihood, replace(fit, solution=solution), rate, settings.seed)
         if self.solution_.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         warn_about(self.solution_, int(self.n_draws))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
 from posteriori.softmax.approximation import Approximated, approximate
 from posteriori.softmax.bayesian_settings import BayesianSettings
 from posteriori.softmax.laplace import Laplace, laplace
@@ -16,11 +18,13 @@ from posteriori.softmax.priors import PriorInCoordinates
 from posteriori.softmax.structured import structure_for, structured_posterior
 from posteriori.solvers.solution import BayesianSolution, Solution, Status
 
-__all__ = ["BayesianFit", "bayesian_fit"]
+__all__ = ["BayesianFit", "bayesian_fit", "warn_about"]
 
 _FAR_WORSE = 0.05
 """Nats a row by which left-out rows may be predicted worse than by the mode, before a stronger prior is tried."""
 _STRONGER = (4.0, 16.0, 64.0, 256.0)
+_WORSE, _WORSE_NATS = 0.02, 0.01
+"""By how much a posterior may predict left-out rows worse than its mode before a warning: share and nats."""
 
 
 @dataclass(frozen=True)
@@ -143,3 +147,45 @@ def _solution(found: Mode, fitted: Approximated, structure: str, structure_reaso
         k_hat=fitted.k_hat,
         effective_sample_size=fitted.effective_sample_size,
     )
+
+
+def warn_about(solution: BayesianSolution, n_draws: int) -> None:
+    """Warn about what went wrong or may mislead; each kind of trouble has its class."""
+    if solution.status is not Status.CONVERGED:
+        warnings.warn(
+            f"Not converged ({solution.status.value}): after {solution.n_iter} iterations J is about "
+            f"{solution.gap:.2g} above its minimum. Raise max_iter, or use solver='auto'.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if solution.evidence_converged is False:
+        warnings.warn(
+            "The search for the prior of largest evidence ended before its top: give the precision as a number, "
+            "or look at solution_.evidence_path.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if solution.approximation_converged is False:
+        warnings.warn(
+            "The variational posterior had not settled when its steps ended: compare solution_.bound with "
+            "log_evidence_, or use a stronger prior.",
+            ApproximationWarning,
+            stacklevel=3,
+        )
+    if solution.scores:
+        plugin, chosen = solution.scores["plugin"], solution.scores[solution.approximation]
+        if chosen - plugin > max(_WORSE * plugin, _WORSE_NATS):
+            warnings.warn(
+                f"The {solution.approximation} posterior predicts left-out rows worse than its mode alone: "
+                f"log-loss {chosen:.3g} against {plugin:.3g}. Classes are nearly separable; consider "
+                "predictive='plugin' for probabilities, and distrust the intervals.",
+                ApproximationWarning,
+                stacklevel=3,
+            )
+    if solution.k_hat is not None and solution.k_hat > min(0.7, 1.0 - 1.0 / np.log10(n_draws)):
+        warnings.warn(
+            f"Importance weights are unreliable (k-hat {solution.k_hat:.2f}, worth "
+            f"{solution.effective_sample_size:.0f} draws): use approximation='variational', or more draws.",
+            ApproximationWarning,
+            stacklevel=3,
+        )

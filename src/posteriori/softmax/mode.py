@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.solvers.newton import Newton, newton_direction
 from posteriori.solvers.solution import Iterate, Solution, Status, TraceEntry, run
 from posteriori.solvers.solver import Solver
-from posteriori.solvers.stochastic import StochasticGradient
 
 if TYPE_CHECKING:
     from posteriori.softmax.evidence import EvidencePoint
@@ -68,12 +66,10 @@ class Mode:
 
 def find_mode(objective: SoftmaxObjective, settings: SolveSettings, start: np.ndarray | None = None) -> Mode:
     """Run the solver from `start` (zero unless given) and certify what it found."""
-    began, solver = perf_counter(), settings.solver
+    solver = settings.solver
     tol = settings.tol if solver.tol is None else solver.tol
     max_iter = settings.max_iter if solver.max_iter is None else solver.max_iter
-    options = {}
-    if isinstance(solver, StochasticGradient):
-        options["rng"] = np.random.default_rng(seed_from(settings.random_state))
+    options = {"rng": np.random.default_rng(seed_from(settings.random_state))} if solver.random else {}
     theta = np.zeros(objective.shape) if start is None else start
     best, status, trace = run(solver.steps(objective, theta, tol, **options), max_iter, settings.report)
     n_iter = len(trace) - 1
@@ -102,7 +98,6 @@ def find_mode(objective: SoftmaxObjective, settings: SolveSettings, start: np.nd
         n_passes=objective.blocks.n_passes,
         trace=trace,
         separation=separation,
-        seconds=perf_counter() - began,
     )
     return Mode(objective, theta, solution)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         -------
         self
         """
+        began = perf_counter()
         settings, penalty = solve_settings(self), RidgePenalty(self.alpha, self.penalize_intercept)
         rule = penalty.coordinate_rule(bool(self.fit_intercept))
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight, device=self.device)
@@ -158,7 +160,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             likelihood = linear_likelihood(features, target, bool(self.fit_intercept), rule, threads)
             with progress(self.verbose, likelihood.blocks) as report:
                 mode = penalty.find_mode(likelihood, replace(settings, report=report), start)
-        solution = mode.solution
+        solution = replace(mode.solution, seconds=perf_counter() - began)
         remember_features(self, features, named)
         self.classes_, self.solution_, self.n_iter_ = target.classes, solution, solution.n_iter
         self._sequential: Sequential | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,6 +16,9 @@ __all__ = ["Solver"]
 @dataclass
 class Solver(BaseEstimator):
     """Parameters of an algorithm; a field left None inherits the estimator's."""
+
+    random: ClassVar[bool] = False
+    """Whether `steps` takes a generator of random numbers, ``rng``."""
 
     def steps(self, problem: Any, theta: np.ndarray, tol: float) -> Steps:
         """Iterate from theta until J is within tol * |J| of its minimum."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class StochasticGradient(Solver):
         None inherits the estimator's.
     """
 
+    random: ClassVar[bool] = True
     batch_size: int = 32
     step: float | None = None
     schedule: str = "sqrt"
