@@ -5,7 +5,7 @@ Each check names the argument, what was given and what is needed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, Self
@@ -19,6 +19,7 @@ __all__ = [
     "finite_numbers",
     "is_number",
     "is_whole_number",
+    "numbers_by_class",
     "require_choice",
     "require_count",
     "require_device",
@@ -106,6 +107,31 @@ def require_verbosity(verbose: Any) -> None:
     """Raise unless a verbosity is a whole number or a bool."""
     if not isinstance(verbose, (bool, int, np.integer)):
         raise ValueError(f"verbose={verbose!r} must be a whole number.")
+
+
+def numbers_by_class(name: str, given: Any, classes: np.ndarray) -> np.ndarray:
+    """One number for each class, (K,), from numbers in the order of the classes or a dict from class to number.
+
+    >>> numbers_by_class("class_prior", {"b": 0.3, "a": 0.7}, np.array(["a", "b"]))
+    array([0.7, 0.3])
+    """
+    values = given
+    if isinstance(given, Mapping):
+        labels = classes.tolist()
+        unknown, missing = [c for c in given if c not in labels], [c for c in labels if c not in given]
+        if unknown or missing:
+            raise ValueError(
+                f"{name} must name every class once: {unknown or 'none'} are not classes, {missing or 'none'} are "
+                "missing."
+            )
+        values = [given[label] for label in labels]
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}={given!r} must be numbers.") from None
+    if numbers.shape != classes.shape:
+        raise ValueError(f"{name} has shape {numbers.shape}: a number for each of {len(classes)} classes is needed.")
+    return numbers
 
 
 def seed_from(random_state: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from posteriori.gaussian.niw import Estimate, NormalInverseWishartPrior, RidgePrior
 from posteriori.gaussian.structure import Structure
 from posteriori.gaussian.structures import STRUCTURES
-from posteriori.parameters import is_number, require_choice, require_device, require_jobs, seed_from
+from posteriori.parameters import is_number, numbers_by_class, require_choice, require_device, require_jobs, seed_from
 from posteriori.threads import usable_threads
 
 __all__ = ["GaussianSettings", "gaussian_settings", "structures_asked_for", "validate_gaussian"]
@@ -88,28 +87,11 @@ def structures_asked_for(covariance: str) -> tuple[Structure, ...]:
     return tuple(structure for structure in STRUCTURES.values() if covariance in ("auto", structure.name))
 
 
-def _class_prior(asked: Any, classes: np.ndarray) -> np.ndarray | None:
+def _class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
     """Class probabilities in the order of the classes, or None."""
-    given = asked
     if given is None:
         return None
-    if isinstance(given, Mapping):
-        unknown = [label for label in given if label not in classes.tolist()]
-        missing = [label for label in classes.tolist() if label not in given]
-        if unknown or missing:
-            raise ValueError(
-                f"class_prior must name every class once: {unknown or 'none'} are not classes, {missing or 'none'} "
-                "are missing."
-            )
-        given = [given[label] for label in classes.tolist()]
-    try:
-        prior = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"class_prior={asked!r} must be numbers.") from None
-    if prior.shape != classes.shape:
-        raise ValueError(
-            f"class_prior has shape {prior.shape}: a probability for each of {len(classes)} classes is needed."
-        )
+    prior = numbers_by_class("class_prior", given, classes)
     if not ((prior >= 0.0).all() and abs(prior.sum() - 1.0) < 1e-6):
         raise ValueError(f"class_prior must be probabilities that sum to one, got {prior.tolist()}.")
     return prior / prior.sum()

@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.uncertainty import Uncertainty
-from posteriori.parameters import require_choice, require_count, require_level, seed_from
+from posteriori.parameters import numbers_by_class, require_choice, require_count, require_level, seed_from
 from posteriori.rows.blocks import Blocks
 from posteriori.rows.engines import read_for_fit, read_for_prediction, read_labels, require_in_memory
 from posteriori.rows.memory import MemoryBlocks
@@ -281,14 +281,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         class_prior : array-like (K,), in the order of `classes_`, or a dict from class to frequency
         """
         check_fitted(self)
-        if isinstance(class_prior, dict):
-            missing = [c for c in self.classes_ if c not in class_prior]
-            if missing or len(class_prior) != len(self.classes_):
-                raise ValueError(f"class_prior must name each of {self.classes_.tolist()}, and no other class.")
-            class_prior = [class_prior[c] for c in self.classes_]
-        new = np.asarray(class_prior, dtype=np.float64)
-        sizes = self.fitted_.class_sizes
-        if new.shape != sizes.shape or not (np.isfinite(new).all() and (new > 0).all()):
+        new, sizes = numbers_by_class("class_prior", class_prior, self.classes_), self.fitted_.class_sizes
+        if not (np.isfinite(new).all() and (new > 0).all()):
             raise ValueError(f"class_prior must be {len(self.classes_)} positive numbers, one for each class.")
         if not (sizes > 0).all():
             empty = self.classes_[sizes == 0].tolist()

@@ -36,6 +36,14 @@ class _Evaluation(NamedTuple):
     value: float
     gradient: np.ndarray
 
+    def is_at(self, theta: np.ndarray) -> bool:
+        """Whether it is of parameters with these values."""
+        return np.array_equal(self.theta, theta)
+
+
+_NOWHERE = _Evaluation(np.empty((0, 0)), np.nan, np.empty((0, 0)))
+"""No evaluation yet."""
+
 
 class SoftmaxObjective:
     """J, its gradient and its Hessian for one data set and one Gaussian prior.
@@ -69,7 +77,7 @@ class SoftmaxObjective:
         self.has_intercept = self.shape[1] > blocks.n_features
         self._row_values = row_values(blocks, self.shape[0])
         self._sums_cancel = False  # once the loss is a small difference of large sums, it is summed row by row
-        self._evaluated: _Evaluation | None = None
+        self._evaluated = _NOWHERE
         self._samples: dict[tuple[int, bool], SoftmaxObjective] = {}
 
     @property
@@ -87,8 +95,8 @@ class SoftmaxObjective:
 
     def value_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """J and dJ/dtheta = (P - Y)^T diag(c) [X, 1] + R (theta - m), in one pass; no pass at the last theta."""
-        if self._is_at(theta):
-            return self._evaluated[1:]  # type: ignore[index]
+        if self._evaluated.is_at(theta):
+            return self._evaluated.value, self._evaluated.gradient
         if not self._sums_cancel:
             log_partition, gradient = self.blocks.map_sum(kernels.expected_moments, theta, row_values=self._row_values)
             loss = log_partition - np.vdot(theta, self.moments)
@@ -131,7 +139,7 @@ class SoftmaxObjective:
 
     def probabilities_at(self, theta: np.ndarray) -> RowValues | None:
         """Row values with P at theta if the last evaluation was there; otherwise None, and kernels compute it again."""
-        return self._row_values if self._is_at(theta) else None
+        return self._row_values if self._evaluated.is_at(theta) else None
 
     # What follows is made when it is asked for and not kept: it refers to this objective, and a circle of references
     # would keep the rows in memory after the fit.
@@ -150,9 +158,6 @@ class SoftmaxObjective:
     def start(self) -> Start:
         """Samples of the rows, and the way from zero."""
         return Start(self)
-
-    def _is_at(self, theta: np.ndarray) -> bool:
-        return self._evaluated is not None and np.array_equal(self._evaluated.theta, theta)
 
     def _keep(self, theta: np.ndarray, value: float, gradient: np.ndarray) -> None:
         gradient.flags.writeable = False  # it is handed out again
@@ -198,7 +203,7 @@ class Start:
             return None
         from posteriori.softmax import jax_descent
 
-        problem._evaluated = None  # the buffers are used for the descent
+        problem._evaluated = _NOWHERE  # the buffers are used for the descent
         card_prior = jax_descent.DiagonalPrior(prior.values, prior.centre, problem.mean)
         squares = problem.observed.squares
         found = jax_descent.descend(problem.blocks, problem.moments, squares, card_prior, tol, self.n_rows, buffers)
