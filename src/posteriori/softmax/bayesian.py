@@ -21,7 +21,7 @@ from posteriori.rows.products import as_dense
 from posteriori.rows.schema import remember_features
 from posteriori.rows.target import Target
 from posteriori.softmax import predictive, summary_tables
-from posteriori.softmax.bayesian_settings import PREDICTIVES, bayesian_settings
+from posteriori.softmax.bayesian_settings import bayesian_settings
 from posteriori.softmax.fit import BayesianFit, bayesian_fit, warn_about
 from posteriori.softmax.fitted import FittedSoftmax
 from posteriori.softmax.label_noise import fit_with_label_noise, require_single_labels
@@ -358,18 +358,10 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
     def _predictive(self, X: Any, log: bool) -> np.ndarray:
         """Probabilities (K, n), or their logarithms, without label noise."""
         check_fitted(self)
-        K = len(self.classes_)
-        require_choice("predictive", self.predictive, PREDICTIVES)
-        fitted = self.fitted_
-        if self.predictive == "plugin":
-            return self._map(X, K, predictive.plugin, fitted.mode, fitted.offset, log)
-        if self.predictive == "probit":
-            return self._map(X, K, predictive.probit, fitted.posterior, fitted.offset, log)
-        if self.predictive == "sample":
-            thetas = fitted.draws(int(self.n_draws))
-            return self._map(X, K, predictive.sampled, thetas, fitted.offset, log)
-        n_nodes = predictive.quasi_nodes(int(self.n_nodes), K)
-        return self._map(X, K, predictive.quasi, fitted.posterior, fitted.offset, n_nodes, log)
+        require_choice("predictive", self.predictive, predictive.PREDICTIVES)
+        prepare = predictive.PREDICTIVES[self.predictive]
+        kernel, *params = prepare(self.fitted_, int(self.n_nodes), int(self.n_draws))
+        return self._map(X, len(self.classes_), kernel, *params, log)
 
     def _map(self, X: Any, n_out: int, kernel: Any, *params: Any, pull_in: bool = True) -> np.ndarray:
         """The kernel's values for all rows of X, in the fit's coordinates, (n_out, n).

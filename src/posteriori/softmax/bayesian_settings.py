@@ -11,14 +11,14 @@ from posteriori.parameters import is_number, require_choice, require_count, seed
 from posteriori.softmax.evidence import ArdPrior, EvidencePrior
 from posteriori.softmax.jeffreys import JeffreysPrior
 from posteriori.softmax.mode import SolveSettings
+from posteriori.softmax.predictive import PREDICTIVES
 from posteriori.softmax.priors import GaussianPrior, Prior
 from posteriori.softmax.settings import solve_settings
 
-__all__ = ["PREDICTIVES", "BayesianSettings", "bayesian_settings", "prior_from"]
+__all__ = ["BayesianSettings", "bayesian_settings", "prior_from"]
 
 _APPROXIMATIONS = ("auto", "laplace", "variational", "importance")
 _POSTERIORS = ("auto", "full", "kronecker", "diagonal")
-PREDICTIVES = ("quasi", "sample", "probit", "plugin")
 _PRIORS: dict[str, type[Prior]] = {"evidence": EvidencePrior, "ard": ArdPrior, "jeffreys": JeffreysPrior}
 
 

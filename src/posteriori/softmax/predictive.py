@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from posteriori.maths.integrals import expected_softmax, log_expected_softmax, s
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.rows.blocks import kernel
 from posteriori.rows.products import logits
+from posteriori.softmax.fitted import FittedSoftmax
 from posteriori.softmax.posterior import Posterior
 
 __all__ = [
+    "PREDICTIVES",
     "drawn",
     "drawn_moments",
     "entropies",
@@ -149,3 +152,30 @@ def entropies(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, la
         out[0, rows] = entropy(at @ nodes.weights)
         out[1, rows] = entropy(at.transpose(0, 2, 1)) @ nodes.weights
     return out
+
+
+# The four ways to average over a posterior, by name: each gives a kernel of rows and its parameters but for `log`
+
+
+def _quasi(fitted: FittedSoftmax, n_nodes: int, n_draws: int) -> tuple[Any, ...]:
+    return quasi, fitted.posterior, fitted.offset, quasi_nodes(n_nodes, len(fitted.mode))
+
+
+def _sample(fitted: FittedSoftmax, n_nodes: int, n_draws: int) -> tuple[Any, ...]:
+    return sampled, fitted.draws(n_draws), fitted.offset
+
+
+def _probit(fitted: FittedSoftmax, n_nodes: int, n_draws: int) -> tuple[Any, ...]:
+    return probit, fitted.posterior, fitted.offset
+
+
+def _plugin(fitted: FittedSoftmax, n_nodes: int, n_draws: int) -> tuple[Any, ...]:
+    return plugin, fitted.mode, fitted.offset
+
+
+PREDICTIVES: dict[str, Callable[[FittedSoftmax, int, int], tuple[Any, ...]]] = {
+    "quasi": _quasi,
+    "sample": _sample,
+    "probit": _probit,
+    "plugin": _plugin,
+}
