@@ -17,7 +17,10 @@ pytest.importorskip("altair", reason="the report needs Altair")
 pytest.importorskip("vl_convert", reason="the report needs vl-convert-python")
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+    pytest.mark.xdist_group("browser"),  # one process, one browser
+]
 
 X = pd.DataFrame(load_iris().data[:, :2], columns=["length", "width"])
 CLASSES = np.array(["se<b>tosa", "versi&color", "virgin\"ica'"])
