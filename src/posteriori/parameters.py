@@ -5,7 +5,7 @@ Each check names the argument, what was given and what is needed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, Self
@@ -17,6 +17,7 @@ __all__ = [
     "DEVICES",
     "Parameters",
     "finite_numbers",
+    "first_names",
     "is_number",
     "is_whole_number",
     "require_choice",
@@ -42,6 +43,17 @@ def is_number(value: Any) -> bool:
 def is_whole_number(value: Any) -> bool:
     """Whether a value is an integer of Python or NumPy, and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+
+
+def first_names(names: Iterable[Any], most: int = 10) -> str:
+    """The first names or labels of a list as text for a message; "none" if there are none.
+
+    >>> first_names(["a", "b", "c"], most=2)
+    "'a', 'b', ... (3 in all)"
+    """
+    names = list(names)
+    shown = ", ".join(map(repr, names[:most])) or "none"
+    return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
 
 
 def require_count(name: str, value: Any, least: int = 0, *, none_allowed: bool = False) -> None:

@@ -202,7 +202,7 @@ def test_columns_are_fetched_for_scores():
     assert list(dask_column(table, "kind")) == list(frame(X, y, c)["kind"])
     np.testing.assert_array_equal(dask_column(table, table["weight"]), c)
     np.testing.assert_array_equal(dask_column(X, y), y)
-    with pytest.raises(ValueError, match="y='species' names no column of X"):
+    with pytest.raises(ValueError, match="y='species' is not a column of X"):
         dask_column(table, "species")
 
 
@@ -264,7 +264,7 @@ def test_x_and_y_of_different_rows_are_refused():
 def test_labels_and_weights_that_cannot_be_used_are_refused():
     X, y, c, _ = data()
     table = frame(X, y, c)
-    raises("names no column of X, whose columns are 'x0'", cut(table, 40), "species")
+    raises("is not a column of X, whose columns are 'x0'", cut(table, 40), "species")
     raises("y='kind' names a column, but X is a Dask array", da.from_array(X), "kind")
     raises(r"with Dask it must be one value for each row", da.from_array(X), np.eye(K)[y])
     raises(r"with Dask it must be one value for each row", da.from_array(X), da.from_array(np.eye(K)[y]))

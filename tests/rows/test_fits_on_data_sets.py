@@ -267,7 +267,7 @@ def test_a_missing_value_is_named_with_its_row():
 @pytest.mark.parametrize(
     ("given", "options", "said"),
     [
-        (features(TABLE), {"y": "species"}, "'species' names no column"),
+        (features(TABLE), {"y": "species"}, "'species' is not a column"),
         (features(TABLE), {"y": TABLE["kind"].to_numpy()}, "must be the name of one of its columns, got ndarray"),
         (features(TABLE), {"y": "kind", "sample_weight": np.ones(N)}, "sample_weight must be the name"),
         (TABLE.append_column("t", TABLE["kind"]), {"y": "kind"}, "Column 't' of X has dtype string"),

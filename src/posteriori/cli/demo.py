@@ -23,7 +23,7 @@ FEATURES = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g
 
 
 WORTH_OF_MEASURING_AGAIN = 0.95
-"""A right name is worth 1, a wrong one 0."""
+"""The utility of measuring again, where a right name is worth 1 and a wrong one 0."""
 
 
 def run(report: Path | None) -> None:

@@ -23,7 +23,7 @@ from posteriori.storage import save
 from posteriori.tables.files import read_files
 
 _MOST_CLASSES = 12
-"""Shown one by one."""
+"""The most classes that are shown one by one."""
 _MOST_SCORED = 50_000
 """Rows of the fit whose predictions are scored."""
 
@@ -73,7 +73,7 @@ def _read(tables: Sequence[str], target: str, weight: str | None, drop: Sequence
 
 
 def _count_values(table: pa.Table, column: str) -> dict[Any, int]:
-    """How often each value of a column occurs, in the order of the values."""
+    """The number of rows with each value of a column, in the order of the values."""
     found = pc.value_counts(table[column])
     pairs = zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
     return dict(sorted(pairs, key=lambda pair: (str(type(pair[0])), pair[0])))
@@ -106,7 +106,7 @@ def _fit(name: str, table: pa.Table, target: str, weight: str | None, seed: int)
 
 
 def _summary(model: Any, table: pa.Table, counts: dict[Any, int], target: str, seed: int) -> dict[str, Any]:
-    """What was fitted to what, in plain values."""
+    """The summary of a fit in plain values: the data, the model and its scores."""
     rows = table
     if table.num_rows > _MOST_SCORED:
         chosen = np.random.default_rng(seed).choice(table.num_rows, _MOST_SCORED, replace=False)

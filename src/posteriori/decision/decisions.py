@@ -26,7 +26,7 @@ _SUM_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Decisions:
-    """What to do, row by row.
+    """The decisions for all rows.
 
     Attributes
     ----------

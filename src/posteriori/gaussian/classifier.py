@@ -304,7 +304,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return F if np.isfinite(F).all() else self._joint_of(features)
 
     def _map_rows(self, features: Features, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
-        """Logits, (K, n), by products with coefficients alone where they are linear in x."""
+        """The logits, (K, n), by products with coefficients alone where they are linear in x."""
         linear, origin = self.fitted_.densities.linear(), self.fitted_.densities.origin
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
             far = linear is not None and np.abs(linear[0] @ origin).max() > _FAR

@@ -27,6 +27,7 @@ from posteriori.gaussian.ridge import ridge_mode
 from posteriori.gaussian.settings import GaussianSettings
 from posteriori.gaussian.statistics import ClassStatistics
 from posteriori.gaussian.structures import structures_for
+from posteriori.parameters import first_names
 from posteriori.solvers.solution import FitRecord, Status
 from posteriori.threads import one_blas_thread
 
@@ -38,7 +39,7 @@ MOST_SCATTER = 5e7
 
 @dataclass(frozen=True)
 class GaussianSolution(FitRecord):
-    """How a Gaussian classifier was fitted.
+    """The record of a fit of a Gaussian classifier.
 
     Attributes
     ----------
@@ -78,17 +79,17 @@ class GaussianSolution(FitRecord):
     seconds: float | None = field(default=None, repr=False, compare=False)
 
     objective: ClassVar[None] = None
-    """The fit is in closed form."""
+    """None, as the fit is in closed form."""
     trace: ClassVar[tuple[()]] = ()
 
     @property
     def status(self) -> Status:
-        """How the fit ended."""
+        """The status with which the fit ended."""
         return Status.CONVERGED if self.converged else Status.ITERATION_LIMIT
 
     @property
     def n_iter(self) -> int:
-        """Priors tried."""
+        """The number of priors tried."""
         return self.n_evaluations
 
 
@@ -164,7 +165,7 @@ def _warn_if_unsound(solution: GaussianSolution) -> None:
     ridges = solution.ridges
     if ridges:
         warnings.warn(
-            f"The covariance of {_listed(list(ridges))} is singular: {max(ridges.values()):g} of all rows' variances "
+            f"The covariance of {first_names(ridges, 5)} is singular: {max(ridges.values()):g} of all rows' variances "
             "was added to its diagonal (solution_.ridges). Use estimate='bayes' or 'map', which need no ridge.",
             SingularWarning,
             stacklevel=5,
@@ -176,12 +177,6 @@ def _warn_if_unsound(solution: GaussianSolution) -> None:
             ConvergenceWarning,
             stacklevel=5,
         )
-
-
-def _listed(labels: list[Any], most: int = 5) -> str:
-    """The first labels, for a message."""
-    shown = ", ".join(repr(label) for label in labels[:most])
-    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in all)"
 
 
 def fit_gaussian(

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.decision.uncertainty import Uncertainty
+from posteriori.decision.uncertainty import Uncertainty, entropy
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
 from posteriori.gp.inference import INFERENCES, GPProblem
 from posteriori.gp.inputs import InputUnits, LabelledRows, finite_matrix, labelled_rows
@@ -40,7 +40,7 @@ _DRAWS, _ENTROPY_DRAWS = 512, 128
 """The number of draws of the latents for intervals, and for entropies."""
 
 OfLatents = Callable[["Likelihood", Free, np.ndarray, np.ndarray], np.ndarray]
-"""From a likelihood, its free parameters, and latents' means and variances (S, K, n) to an array (..., n)."""
+"""A function of a likelihood, its free parameters, and latents' means and variances (S, K, n): an array (..., n)."""
 
 
 @dataclass(eq=False, repr=False)
@@ -211,7 +211,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     @property
     def solution_(self) -> GPSolution:
-        """How the fit ended: status, energy, steps."""
+        """The record of the fit: status, energy, steps."""
         return self._fit_result().solution
 
     @property
@@ -290,7 +290,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats."""
-        from posteriori.gp.predictive import drawn_probabilities, entropy, mean_probabilities
+        from posteriori.gp.predictive import drawn_probabilities, mean_probabilities
 
         self._require_posterior("uncertainty")
 

@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 LogExpectation = Callable[[Array, Array], tuple[Array, Array, Array]]
-"""From means and variances of the latents (K, n): l (n,), and its derivatives by both (K, n)."""
+"""A function of means and variances of the latents (K, n): l (n,), and its derivatives by both (K, n)."""
 
 _LEAST = 1e-8
 """The share of the cavity's variance that a new marginal keeps at least."""
@@ -62,7 +62,7 @@ _TINY = 1e-300
 
 
 class Projection(NamedTuple):
-    """How rows see the inducing values: the columns a_n (M, n), and the prior variance that these leave open (n,)."""
+    """Rows projected on inducing values: the columns a_n (M, n), and the prior variance that these leave open (n,)."""
 
     A: Array
     beyond: Array
@@ -79,7 +79,7 @@ class Sites(NamedTuple):
         return Sites(*(old + share * (new - old) for old, new in zip(self, target, strict=True)))
 
     def raised(self, level: Array) -> Sites:
-        """The same sites about latents that are higher by a level (K, n): -t (g - level)^2 / 2 + s (g - level)."""
+        """The sites about latents that are higher by a level (K, n): -t (g - level)^2 / 2 + s (g - level)."""
         return Sites(self.precision, self.shift + self.precision * level)
 
 

@@ -1,5 +1,7 @@
 """Kernels, the covariance functions of Gaussian processes as a user writes them: RBF() + 0.5 * Linear().
 
+In `rows` and `softmax` a kernel is something else: a function of one block of rows (see `rows.blocks`).
+
 Lengthscales and variances are given or learned. A kernel describes; `gram` computes, from a tree of free parameters
 (logarithms, so that any value is valid) that an optimiser can move. Neither needs JAX: the arrays passed in decide
 which library computes.
@@ -92,19 +94,19 @@ class Kernel(Parameters):
         raise NotImplementedError
 
     def learned(self, free: Free, unit: np.ndarray) -> Kernel:
-        """The same kernel with its parameters in the data's units, `unit` being that of each feature."""
+        """A copy of the kernel with learned parameters in the data's units; `unit` has that of each feature."""
         raise NotImplementedError
 
     def in_units(self, unit: np.ndarray) -> Kernel:
-        """The same kernel for features that were divided by `unit`."""
+        """A copy of the kernel for features that were divided by `unit`."""
         raise NotImplementedError
 
     def of_features(self, kept: np.ndarray, D: int) -> Kernel:
-        """The same kernel of those of D features that are kept."""
+        """A copy of the kernel for those of D features that are kept."""
         return self
 
     def structure(self) -> Kernel:
-        """The same kernel without the numbers where learning begins; kernels of equal structure share a compilation."""
+        """A copy of the kernel without its starting values; kernels of equal structure share a compilation."""
         raise NotImplementedError
 
     def lengthscales(self) -> np.ndarray | None:

@@ -29,7 +29,6 @@ __all__ = [
     "FittedStack",
     "GPSolution",
     "drawn_probabilities",
-    "entropy",
     "latent_moments",
     "mean_probabilities",
 ]
@@ -40,7 +39,7 @@ _PREDICTION_SAMPLES = 64
 
 @dataclass(frozen=True)
 class GPSolution(FitRecord):
-    """How a fit of Gaussian processes ended.
+    """The record of a fit of Gaussian processes.
 
     Attributes
     ----------
@@ -102,7 +101,7 @@ class FittedLatents(Protocol):
 
     @property
     def solution(self) -> GPSolution:
-        """How the fit ended."""
+        """The record of the fit."""
 
     @property
     def spread(self) -> float:
@@ -216,8 +215,3 @@ def drawn_probabilities(
     latent = mean[s] + np.sqrt(variance[s]) * z[:, :, None]
     P = likelihood.at(free, _flat(latent))
     return np.swapaxes(P.reshape(K, len(z), n), 0, 1)
-
-
-def entropy(P: np.ndarray, axis: int) -> np.ndarray:
-    """-sum p log p along an axis, in nats."""
-    return -(P * np.log(np.maximum(P, 1e-300))).sum(axis=axis)

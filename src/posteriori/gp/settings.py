@@ -109,7 +109,7 @@ LIKELIHOODS: dict[str, Callable[[Any, Any, float], LikelihoodSettings]] = {
     "argmax": ArgmaxSettings.read,
     "softmax": SoftmaxSettings.read,
 }
-"""By the names that users give: from noise, mislabelling and the power that is used to a likelihood's settings."""
+"""Likelihoods by the names that users give: functions of noise, mislabelling and power that return settings."""
 
 
 @dataclass(frozen=True)

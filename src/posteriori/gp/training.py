@@ -211,7 +211,7 @@ class TiedSiteState(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What a step of averaged sites reads of the energy: columns a, cavities' moments, slopes of l, and weights."""
+    """Values that a step of averaged sites reads: columns a, cavities' moments, slopes of l, and weights."""
 
     A: Array
     mean: Array

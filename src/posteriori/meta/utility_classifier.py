@@ -70,7 +70,7 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Which metadata goes where: that of `fit` to the estimator's, utilities to our own methods."""
+        """The routing of metadata: that of `fit` goes to the estimator, utilities to methods of this class."""
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
 

@@ -34,7 +34,7 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class DecisionValue:
-    """What decisions by a utility were worth, in the mean over rows.
+    """The worth of decisions by a utility, as means over rows.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Evaluation:
     confusion : ndarray (K, K)
         Number of rows, or their weight, of each true class (first axis) by the class that was most probable.
     weights : ndarray (n,) or None
-        Weights of the rows; None where all count alike.
+        Weights of the rows; None where all count equally.
     decisions : DecisionValue or None
         The worth of decisions, if a utility was given.
     """
@@ -209,7 +209,7 @@ def score_probabilities(
 def _decision_value(
     y: np.ndarray, P: np.ndarray, classes: np.ndarray, utility: Utility, sample_weight: Any, X: Any
 ) -> DecisionValue:
-    """What decisions were worth, beside the best single action for all rows."""
+    """The worth of decisions, beside that of the best single action for all rows."""
     chosen = decide(P, utility, classes=classes, X=X)
 
     def realised(actions: Any) -> float:

@@ -189,7 +189,7 @@ def _read(name: str) -> str:
 
 
 def _policy(*scripts: str) -> str:
-    """What a browser may do with the page: run these very scripts, load nothing, send nothing."""
+    """The security policy of the page: a browser may run these scripts, but load nothing and send nothing."""
     hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
@@ -199,7 +199,7 @@ def _policy(*scripts: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON for a script element, which no text in it can end."""
+    """A value as JSON for a script element, escaped so that no text in it can end the element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -39,7 +39,7 @@ __all__ = ["BayesianSoftmaxRegression"]
 
 
 _LARGEST, _FAR = 1e308, 1e100
-"""Values are clipped to the first; rows that overflow are pulled in to the second."""
+"""Values are clipped to the first; rows that overflow are moved to within the second of the origin."""
 
 
 class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
@@ -240,8 +240,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         """Mean (n, K) and joint covariance (n, K, K) of the logits of each row."""
         K = len(check_fitted(self).classes_)
         fitted = self.fitted_
-        mean = self._map(X, K, predictive.latent_means, fitted.posterior, fitted.offset, pull_in=False)
-        covariance = self._map(X, K * K, predictive.latent_covariances, fitted.posterior, pull_in=False)
+        mean = self._map(X, K, predictive.latent_means, fitted.posterior, fitted.offset, bring_closer=False)
+        covariance = self._map(X, K * K, predictive.latent_covariances, fitted.posterior, bring_closer=False)
         return mean.T, covariance.T.reshape(-1, K, K)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -375,16 +375,16 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         n_nodes = predictive.quasi_nodes(int(self.n_nodes), K)
         return self._map(X, K, predictive.quasi, fitted.posterior, fitted.offset, n_nodes, log)
 
-    def _map(self, X: Any, n_out: int, kernel: Any, *params: Any, pull_in: bool = True) -> np.ndarray:
+    def _map(self, X: Any, n_out: int, kernel: Any, *params: Any, bring_closer: bool = True) -> np.ndarray:
         """The kernel's values for all rows of X, in the fit's coordinates, (n_out, n).
 
-        For rows so far away that squares overflow, probabilities depend on the direction alone: with `pull_in`, such
-        rows are replaced by nearer ones in the same direction.
+        For rows so far away that squares overflow, probabilities depend on the direction alone: with `bring_closer`,
+        such rows are replaced by rows in the same direction that are closer to the origin.
         """
         blocks = self.blocks(X, n_out)
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             values = blocks.map_rows(kernel, *params, heavy=True)
-            lost = np.flatnonzero(np.isnan(values).any(axis=0)) if pull_in else np.array([], dtype=int)
+            lost = np.flatnonzero(np.isnan(values).any(axis=0)) if bring_closer else np.array([], dtype=int)
             if lost.size:
                 rows = np.clip(as_dense(blocks.take(lost)[0]), -_LARGEST, _LARGEST)
                 rows *= _FAR / np.abs(rows).max(axis=1, keepdims=True)

@@ -31,10 +31,10 @@ class Laplace:
 
 
 def class_basis(problem: PosteriorProblem) -> np.ndarray:
-    """Contrasts (K, K - 1) if the prior treats the classes alike, else the identity (K, K)."""
+    """Contrasts (K, K - 1) if the prior treats all classes equally, else the identity (K, K)."""
     K = problem.shape[0]
-    alike = problem.prior.exchangeable and (problem.mean is None or bool((problem.mean == problem.mean[0]).all()))
-    return contrasts(K) if alike else np.eye(K)
+    equal_means = problem.mean is None or bool((problem.mean == problem.mean[0]).all())
+    return contrasts(K) if problem.prior.exchangeable and equal_means else np.eye(K)
 
 
 def full_posterior(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray) -> FullPosterior:

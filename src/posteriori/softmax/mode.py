@@ -28,7 +28,7 @@ __all__ = ["Mode", "SolveSettings", "certified", "find_mode"]
 
 @dataclass(frozen=True)
 class SolveSettings:
-    """How an optimum is to be found: the solver, its limits, and what is called after each iteration."""
+    """Settings of the search for an optimum: the solver, its limits, and what is called after each iteration."""
 
     solver: Solver
     tol: float
@@ -138,7 +138,7 @@ def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | N
 
 
 def _bounded(objective: SoftmaxObjective, theta: np.ndarray) -> tuple[np.ndarray, float | None]:
-    """Theta with its free intercepts solved for, and the rigorous bound on J - J* there."""
+    """theta with its free intercepts solved for, and the rigorous bound on J - J* there."""
     if objective.has_intercept and not objective.precision[:, -1].any():
         settled = objective.certificate.settle_intercepts(theta)
         if settled is None:

@@ -74,7 +74,7 @@ class SoftmaxObjective:
 
     @property
     def n_rows(self) -> int:
-        """N."""
+        """The number of rows N."""
         return self.blocks.n_rows
 
     @property
@@ -105,14 +105,14 @@ class SoftmaxObjective:
         return float(value), gradient
 
     def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
-        """H V at theta, without H."""
+        """The product H V at theta, without forming H."""
         buffers = self.probabilities_at(theta)
         product = self.blocks.map_sum(kernels.hessian_product, theta, V - V.mean(axis=0), row_values=buffers)
         product -= product.mean(axis=0)
         return product + self.prior.times(V)
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
-        """H at theta, (K D', K D')."""
+        """The Hessian H at theta, (K D', K D')."""
         H = self.blocks.map_sum(kernels.hessian, theta, row_values=self.probabilities_at(theta), coarse=True)
         return H + self.prior.matrix(np.eye(self.shape[0]))
 
@@ -145,7 +145,7 @@ class SoftmaxObjective:
 
     @cached_property
     def start(self) -> Start:
-        """Samples of the rows, and the way from zero."""
+        """The start of a solve: samples of the rows, or the descent from zero."""
         return Start(self)
 
     def _is_at(self, theta: np.ndarray) -> bool:
@@ -157,7 +157,7 @@ class SoftmaxObjective:
 
 
 class Start:
-    """The start of a solve over many rows: the optimum of a sample of them, or a descent on the card."""
+    """The start of a solve over many rows: the optimum of a sample of them, or a descent on the GPU."""
 
     def __init__(self, objective: SoftmaxObjective) -> None:
         self.objective = objective
@@ -187,7 +187,7 @@ class Start:
         return self._samples[n_rows, as_in_memory]
 
     def descend(self, tol: float) -> Descent | None:
-        """The way from zero to the optimum in one call, where rows lie on a card; None also if it led nowhere."""
+        """The descent from zero to the optimum in one call if rows are on a GPU; None otherwise, or if it failed."""
         problem, prior = self.objective, self.objective.prior
         buffers = problem._row_values
         if not isinstance(problem.blocks, OnGpu) or buffers is None:

@@ -53,7 +53,8 @@ def structured_posterior(
     if structure == "kronecker":
         if not objective.prior.exchangeable:
             raise ValueError(
-                "posterior='kronecker' needs a prior that treats all classes alike: use posterior='full' or 'diagonal'."
+                "posterior='kronecker' needs a prior that treats all classes equally: use posterior='full' or "
+                "'diagonal'."
             )
         A, G = objective.blocks.map_sum(kronecker_factors, theta, None, coarse=True)
         common = objective.prior.matrix(np.eye(len(theta))[:, :1])

@@ -26,12 +26,12 @@ _SHORTEST = 0.02
 """Share of a full step; when one this short still loses, the errors of the averages are all that is left."""
 
 _GROWTH = 1.2
-"""Of the share, after a step that gained."""
+"""The factor by which the share grows after a step that gained."""
 
 
 @dataclass(frozen=True)
 class Variational:
-    """The best Gaussian found.
+    """The Gaussian with the highest bound that was found.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ def variational(
 
 
 def _slack(bound: float) -> float:
-    """How far the averages' errors may change the bound."""
+    """The change of the bound that errors of the averages alone may cause."""
     return 0.01 + 2e-3 * abs(bound)
 
 

@@ -12,7 +12,7 @@ from posteriori.solvers.solution import BayesianSolution, Status
 __all__ = ["warn_about"]
 
 _WORSE, _WORSE_NATS = 0.02, 0.01
-"""By how much a posterior may predict left-out rows worse than its mode before a warning: share and nats."""
+"""The excess of a posterior's left-out log-loss over its mode's, as a share and in nats, that gives a warning."""
 
 
 def warn_about(solution: BayesianSolution, n_draws: int) -> None:

@@ -1,4 +1,4 @@
-"""The default: a start that is cheap and safe, a Newton finish that is exact."""
+"""The default solver: a start that is cheap and safe, and an exact end by Newton's method."""
 
 from __future__ import annotations
 

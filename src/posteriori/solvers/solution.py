@@ -158,7 +158,7 @@ class BayesianSolution(Solution):
 def run(
     steps: Generator[Iterate, None, Any], max_iter: int, report: Callable[[int, Iterate], None] | None = None
 ) -> tuple[Iterate, Status, list[TraceEntry]]:
-    """Let a solver work until it ends, reaches `max_iter` or is interrupted; return the best iterate it saw."""
+    """Run a solver until it ends, reaches `max_iter` or is interrupted; return the best iterate it saw."""
     trace: list[TraceEntry] = []
     best: Iterate | None = None
     status = Status.ITERATION_LIMIT

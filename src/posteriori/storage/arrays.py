@@ -11,7 +11,7 @@ from posteriori.exceptions import StorageError
 __all__ = ["as_tensor", "check_tensor", "dtype_of", "from_tensor", "is_plain"]
 
 _KINDS = "biufcmM"
-"""Of dtypes whose values are their bytes: numbers, booleans, dates and times."""
+"""Kinds of dtypes whose values are their bytes: numbers, booleans, dates and times."""
 
 
 def is_plain(dtype: np.dtype) -> bool:

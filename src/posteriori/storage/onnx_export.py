@@ -502,4 +502,4 @@ _BUILDERS: dict[type, Callable[[Any, Value], _Outputs]] = {
     CalibratedClassifier: _calibrated,
 }
 _AROUND = (UtilityClassifier, CalibratedClassifier)
-"""Those that hold another classifier, as `estimator_`."""
+"""Estimators that hold another classifier, as `estimator_`."""

@@ -18,7 +18,7 @@ How = Literal["estimator", "fields", "attributes", "enum"]
 
 @dataclass(frozen=True)
 class Stored:
-    """How objects of a class are stored.
+    """The way in which objects of a class are stored.
 
     Attributes
     ----------

@@ -24,14 +24,14 @@ __all__ = ["MALFORMED", "decode", "encode", "stored_in"]
 Tensors = dict[str, np.ndarray]
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
-"""What reading a tree may raise that was not written by `encode`."""
+"""Errors that reading may raise of a tree that was not written by `encode`."""
 
 _DEEPEST = 64
-"""Levels of values within values."""
+"""The most levels of values within values."""
 _WIDEST = 1 << 28
 """Most bytes of an array of text: a file may not ask for any amount of memory."""
 _LARGEST = 10**4000
-"""From here on Python refuses to read a whole number from text."""
+"""Whole numbers from this one on are not stored: Python may refuse to read so many digits from text."""
 
 
 def encode(value: Any, path: str = "") -> tuple[Any, Tensors]:

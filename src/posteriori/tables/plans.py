@@ -68,7 +68,7 @@ class DatePlan:
 
 @dataclass(frozen=True)
 class ColumnEncoding:
-    """What was seen in one column of the training table, and what becomes of it.
+    """One column of the training table: what was seen in it, and how it is encoded.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ def plan_encoding(
     drop_identifiers: bool,
     apart: tuple[str, ...] = (),
 ) -> Encoding:
-    """What becomes of every column.
+    """Plan the encoding of every column.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def _unique(name: str, used: set[str]) -> str:
 
 
 def describe_encoding(encoding: Encoding) -> dict[str, list[Any]]:
-    """What was seen in each input column, what it becomes and why it is dropped: one entry per column in each list."""
+    """Lists with one entry per input column: what was seen, how it is encoded, and why it is dropped."""
     columns = encoding.columns
     return {
         "column": [column.name for column in columns],
@@ -275,7 +275,7 @@ def describe_encoding(encoding: Encoding) -> dict[str, list[Any]]:
 
 
 def _values_seen(column: ColumnEncoding) -> str:
-    """Levels or range, for people."""
+    """The levels or the range of a column, as text for people."""
     if column.kind == "category":
         if column.n_levels is None:
             return f"more than {MOST_COUNTED} levels"
