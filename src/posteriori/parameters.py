@@ -142,7 +142,7 @@ class Parameters:
         known = self.get_params()
         unknown = [name for name in params if name not in known]
         if unknown:
-            raise ValueError(f"{type(self).__name__} has no parameter {unknown[0]!r}: there are {[*known]}.")
+            raise ValueError(f"{type(self).__name__} has no parameter {unknown[0]!r}: its parameters are {[*known]}.")
         for name, value in params.items():
             setattr(self, name, value)
         return self

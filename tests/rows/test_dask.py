@@ -229,7 +229,7 @@ def test_columns_that_are_no_numbers_are_refused_at_once():
     table = cut(frame(X, y, c), 40)
     raises("Column 'kind' of X has dtype .*string and must hold numbers: .*TableEncoder", table, table["kind"])
     raises("X has dtype <U1 .*TableEncoder", da.from_array(np.array([["a"], ["b"]])), np.array([0, 1]))
-    raises("no column beside target", table[["kind"]])
+    raises("no columns other than target", table[["kind"]])
     raises("names that are strings", dd.from_pandas(pd.DataFrame({0: [1.0, 2.0]}), npartitions=1), np.array([0, 1]))
 
 

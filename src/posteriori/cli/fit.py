@@ -82,7 +82,10 @@ def _count_values(table: pa.Table, column: str) -> dict[Any, int]:
 def _require_classes(counts: dict[Any, int], table: pa.Table, target: str) -> None:
     """Raise unless the target looks like a set of classes."""
     if len(counts) < 2:
-        raise ValueError(f"{target!r} has one value only, {next(iter(counts))!r}: there is nothing to tell apart.")
+        raise ValueError(
+            f"{target!r} has one value only, {next(iter(counts))!r}, and a classifier needs two classes: choose "
+            "another column."
+        )
     if pa.types.is_floating(table[target].type) and any(name != round(name) for name in counts):
         raise ValueError(f"{target!r} holds numbers with fractions, which are not classes: choose another column.")
     if len(counts) > 0.5 * table.num_rows and len(counts) > 20:

@@ -303,7 +303,10 @@ def interval_coverage(truth: Any, lower: Any, upper: Any, *, sample_weight: Any 
     """Share of true values that lie within their intervals; all of one shape, with a weight for each row."""
     truth, lower, upper = (np.asarray(values, dtype=np.float64) for values in (truth, lower, upper))
     if not truth.shape == lower.shape == upper.shape:
-        raise ValueError(f"truth, lower and upper have shapes {truth.shape}, {lower.shape} and {upper.shape}.")
+        raise ValueError(
+            f"truth, lower and upper have shapes {truth.shape}, {lower.shape} and {upper.shape}: equal shapes "
+            "are needed."
+        )
     inside = ((lower <= truth) & (truth <= upper)).reshape(len(truth), -1).mean(axis=1)
     return float(np.average(inside, weights=sample_weight))
 
@@ -315,13 +318,16 @@ def _utilities(y: Any, utility: Utility, X: Any) -> tuple[np.ndarray, np.ndarray
     U = utility.of_rows(X) if utility.function is not None else utility.matrix
     assert U is not None
     if U.ndim == 3 and len(U) != len(states):
-        raise ValueError(f"The utility is that of {len(U)} rows, and y has {len(states)}.")
+        raise ValueError(
+            f"The utility has matrices for {len(U)} rows, and y has {len(states)}: pass one matrix for each row, or "
+            "one for all."
+        )
     return U, states
 
 
 def _at(U: np.ndarray, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
     if len(actions) != len(states):
-        raise ValueError(f"y has {len(states)} rows, and there are {len(actions)} actions.")
+        raise ValueError(f"y has {len(states)} rows, and there are {len(actions)} actions: pass one for each row.")
     return U[states, actions] if U.ndim == 2 else U[np.arange(len(states)), states, actions]
 
 

@@ -169,9 +169,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> GaussianClassifier:
         """Add rows to those seen so far, by `fit` or `partial_fit`: the result is that of all rows at once.
 
-        Statistics merge exactly, in any order, and that is all a call does. The prior and the structure are chosen anew
-        when the fit is next read, by a prediction or an attribute such as `means_`. For that a random sample of at
-        most 4,000 rows is kept.
+        Statistics merge exactly, in any order, and that is all a call does. The prior and the structure are chosen
+        again when the fit is next read, by a prediction or an attribute such as `means_`. For that a random sample of
+        at most 4,000 rows is kept.
 
         Parameters
         ----------
@@ -382,7 +382,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         before = seen.statistics
         if not before.holds(new.kind):
             raise ValueError(
-                f"covariance={self.covariance!r} needs more than is known of the earlier rows, of which only the "
+                f"covariance={self.covariance!r} cannot be fitted to the earlier rows, of which only the "
                 f"{SCATTERS[before.kind].contents} was kept: fit all rows again."
             )
         if seen.kept.n_seen > 0 and len(seen.kept.codes) == 0:
@@ -404,9 +404,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         if sought:
             raise ValueError(
                 f"{' and '.join(sought)} {'is' if len(sought) == 1 else 'are'} chosen by left-out rows, but "
-                "none of the earlier rows were kept: neither a stored model keeps rows, nor one that chose nothing by "
-                "them. "
-                f"Fit all rows again, or set {' and '.join(sought.values())}."
+                "none of the earlier rows were kept: a model from a file has no rows, and a model keeps rows only if "
+                f"it needs them for such a choice. Fit all rows again, or set {' and '.join(sought.values())}."
             )
 
     def _rng(self) -> np.random.Generator:

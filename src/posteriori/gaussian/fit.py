@@ -182,7 +182,7 @@ def _warn_if_unsound(solution: GaussianSolution) -> None:
 def fit_gaussian(
     statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings, classes: np.ndarray
 ) -> GaussianFit:
-    """The fit: structure and prior are chosen where they are left open, and all else follows from them."""
+    """The fit: structure and prior are chosen where they are left open; everything else follows from them."""
     frequencies = settings.frequencies(statistics.counts)
     class_prior = frequencies / frequencies.sum()
     if isinstance(settings.prior, RidgePrior):
@@ -260,7 +260,7 @@ def _gaussian(
     settings: GaussianSettings,
     solution: GaussianSolution,
 ) -> GaussianFit:
-    """Densities at one estimate; for want of a prior on the covariances the evidence is Schwarz's approximation."""
+    """Densities at one estimate; without a prior on the covariances the evidence is Schwarz's approximation."""
     densities = class_densities(belief, "mle", _log(class_prior), standardised.origin, 1.0 / standardised.unit)
     means, covariances = _parameters(belief, "mle", standardised)
     K, D = means.shape

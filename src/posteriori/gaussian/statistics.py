@@ -243,9 +243,9 @@ class ClassStatistics:
         """Variance of all rows about their mean, (D,)."""
         total = self.present.sum(axis=0)
         between = (self.present * (self.means - self.grand_mean()) ** 2).sum(axis=0)
-        return (self.within().sum(axis=0) + between) / np.where(total > 0.0, total, 1.0)
+        return (self.squares_about_means().sum(axis=0) + between) / np.where(total > 0.0, total, 1.0)
 
-    def within(self) -> np.ndarray:
+    def squares_about_means(self) -> np.ndarray:
         """Sums of squares about the class means: (K, D), or (1, D) where they are pooled."""
         return SCATTERS[self.kind].variances(self.scatter)
 
@@ -382,6 +382,6 @@ class _BlockStatistics:
 
 
 def _origin(X: np.ndarray) -> np.ndarray:
-    """A point amid the rows, (D,): the median of the first few, as one alone may be an outlier."""
+    """A point among the rows, (D,): the median of the first few, as one alone may be an outlier."""
     few = np.sort(X[:5], axis=0)
     return few[len(few) // 2]

@@ -168,7 +168,7 @@ class Variances(Structure):
         return scatter.sum(axis=0, keepdims=True) if self.tied else scatter
 
     def within_classes(self, statistics: ClassStatistics) -> np.ndarray:
-        return statistics.within().sum(axis=0)
+        return statistics.squares_about_means().sum(axis=0)
 
     def isotropic(self, level: float, D: int) -> np.ndarray:
         return np.full(D, level)
@@ -224,7 +224,7 @@ class OneVariance(Structure):
         return traces.sum(axis=0, keepdims=True) if self.tied else traces
 
     def within_classes(self, statistics: ClassStatistics) -> np.ndarray:
-        return statistics.within().sum()
+        return statistics.squares_about_means().sum()
 
     def isotropic(self, level: float, D: int) -> np.ndarray:
         return np.array(level * D)

@@ -169,7 +169,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         )
 
     def _report_end(self, solution: GPSolution) -> None:
-        """Warn of what did not go well, and raise an interruption again."""
+        """Warn about what did not go well, and raise an interruption again."""
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         if solution.status is Status.ITERATION_LIMIT and self.max_iter > 0:
@@ -180,14 +180,15 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         if solution.settled is False:
             warnings.warn(
-                "The sites of expectation propagation did not come to rest: probabilities are close, evidence and "
-                "intervals are to be read with care.",
+                "The sites of expectation propagation have not converged: probabilities are nearly right, but evidence "
+                "and intervals may be wrong.",
                 ApproximationWarning,
                 stacklevel=3,
             )
         if solution.jitter > 1e-6:
             warnings.warn(
-                f"A jitter of {solution.jitter:g} was needed on the diagonal of the inducing inputs' kernel matrix.",
+                f"A jitter of {solution.jitter:g} was needed on the diagonal of the inducing inputs' kernel matrix, "
+                "which is nearly singular: results are less accurate.",
                 ApproximationWarning,
                 stacklevel=3,
             )

@@ -149,8 +149,8 @@ def _left(w: Array, prior: Array, t: Array, power: float) -> Array:
 def site_of(m_c: Array, w_c: Array, by_mean: Array, by_variance: Array, power: float) -> Sites:
     """The sites that give cavities N(m_c, w_c) the moments that the slopes of l ask for."""
     e = jnp.clip(2.0 * by_variance - power * by_mean**2, -(1.0 - _LEAST) / (power * w_c + _TINY), 0.0)
-    kept = 1.0 + power * w_c * e
-    return Sites(-e / kept, (by_mean - m_c * e) / kept)
+    divisor = 1.0 + power * w_c * e
+    return Sites(-e / divisor, (by_mean - m_c * e) / divisor)
 
 
 def sweep(

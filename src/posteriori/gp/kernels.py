@@ -54,7 +54,7 @@ class Kernel(Parameters):
             if rest:
                 if not isinstance(getattr(self, part, None), Kernel):
                     raise ValueError(
-                        f"{type(self).__name__} has no parameter {name!r}: there are {[*self.get_params()]}."
+                        f"{type(self).__name__} has no parameter {name!r}: its parameters are {[*self.get_params()]}."
                     )
                 getattr(self, part).set_params(**{rest: value})
         return self

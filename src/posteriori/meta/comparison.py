@@ -104,7 +104,7 @@ def compare(
     Parameters
     ----------
     models : dict of name to classifier, or list of classifiers
-        Unfitted or fitted: each is cloned and fitted anew in every fold. In a list they are called by their classes.
+        Unfitted or fitted: each is cloned and fitted again in every fold. In a list they are called by their classes.
     X : table or array in memory
         May hold the columns that y and sample_weight name.
     y : labels (n,), or the name of a column of X

@@ -107,7 +107,7 @@ class ReliabilityDisplay(_Display):
 
 
 class UtilityCurveDisplay(_Display):
-    """Mean utility as ever more rows are handed over to a reject action, the least clear-cut first.
+    """Mean utility as more and more rows are given a reject action, the least clear-cut first.
 
     Parameters
     ----------

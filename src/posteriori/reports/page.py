@@ -1,7 +1,7 @@
 """An evaluation as one HTML file that needs nothing else: no network, no fonts, no other files.
 
 The page shows the scores in words, tables and charts, and has a table of utilities to type in: what would be decided,
-and what that would have been worth, is worked out in the page.
+and what that would have been worth, is computed in the page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data sets of Arrow, read anew in every pass: memory is bounded whatever the number of rows.
+"""Data sets of Arrow, read again in every pass: memory is bounded whatever the number of rows.
 
 Arrow reads ahead while we work on the batches that have come, so that disk and arithmetic overlap. What is summed is
 added in the order of the rows: results depend neither on threads nor on chance.
@@ -49,7 +49,7 @@ _SHUFFLED_ROWS = 1 << 18
 
 
 class StreamFeatures(Features):
-    """The features of rows that are read anew in every pass."""
+    """The features of rows that are read again in every pass."""
 
     def __init__(self, stream: Stream, names: list[str]) -> None:
         self.stream, self._names = stream, names
@@ -168,7 +168,7 @@ def stream_column(stream: Stream, name: str) -> np.ndarray:
 
 
 class StreamBlocks:
-    """Rows that are read anew in every pass.
+    """Rows that are read again in every pass.
 
     Parameters
     ----------
@@ -231,8 +231,8 @@ class StreamBlocks:
             yield batch
         if self.target is not None and (seen != self.n_rows or self.stream.stamp() != self._stamp):
             raise ValueError(
-                f"The rows have changed during the fit: there were {self.n_rows}, and in pass {self.n_passes} {seen} "
-                "came, or files were written. Nothing was fitted; fit again when they are at rest."
+                f"The rows have changed during the fit: there were {self.n_rows} at first and {seen} in pass "
+                f"{self.n_passes}, or files were written. Nothing was fitted; fit again when the files do not change."
             )
 
     def _read(self, batch: pa.RecordBatch, with_labels: bool) -> tuple[Any, Any, Any]:

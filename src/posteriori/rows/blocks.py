@@ -140,7 +140,7 @@ def random_rows(blocks: Blocks, n_rows: int, rng: np.random.Generator) -> tuple[
 
 @runtime_checkable
 class OnGpu(Protocol):
-    """Blocks whose rows are on a GPU: what they can do besides."""
+    """Blocks whose rows are on a GPU, which can run programs there."""
 
     @property
     def least_sample(self) -> int:

@@ -31,7 +31,7 @@ class Partitions:
 
     @classmethod
     def of(cls, parts: list[Any], kept: bool) -> Partitions:
-        """Delayed partitions; those to be kept are read now, and let go with this object."""
+        """Delayed partitions; if they are kept, they are read now, and released with this object."""
         import dask
         from dask.highlevelgraph import HighLevelGraph
 

@@ -219,7 +219,7 @@ def hand_over(table: Any, matrix: np.ndarray, names: list[str]) -> Any:
     """Give out an Arrow table together with the matrix from which its columns `names` were made.
 
     Whoever reads the table then gets the matrix itself, without a copy. That is safe because an Arrow table cannot
-    change. The matrix is let go with the table.
+    change. The matrix is released with the table.
     """
     key, others = id(table), [name for name in table.column_names if name not in set(names)]
     matrix = matrix.view()

@@ -155,7 +155,7 @@ def require_numbers(schema: pa.Schema, names: Sequence[str]) -> None:
 
     types = pa.types
     if not names:
-        raise ValueError("X has no column beside target and weights, and needs at least one feature.")
+        raise ValueError("X has no columns other than target and weights: pass at least one feature.")
     for name in names:
         kind = schema.field(name).type
         if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_decimal(kind)):

@@ -141,8 +141,8 @@ def _guarded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             batch = next(iterator, None)
         except (pa.ArrowException, OSError) as error:
             raise OSError(
-                f"The rows of X could not be read: {str(error).splitlines()[0]} Nothing was fitted or predicted; see "
-                "that all files are there, whole and of one schema."
+                f"The rows of X could not be read: {str(error).splitlines()[0]} Nothing was fitted or predicted; "
+                "check that all files exist, are complete and have the same schema."
             ) from error
         if batch is None:
             return

@@ -166,7 +166,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         if noisy:
             require_single_labels(target)
         if target.weights is not None and not target.weights.any():
-            raise ValueError("All sample weights are zero: there is nothing to learn from.")
+            raise ValueError("All sample weights are zero: at least one must be positive.")
         rule, threads = settings.prior.coordinate_rule(settings.fit_intercept), usable_threads(self.n_jobs)
 
         def likelihood_of(target: Target) -> LinearLikelihood:

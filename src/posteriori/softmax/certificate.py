@@ -51,7 +51,7 @@ class Certificate:
         return free if problem.has_intercept and free.any() and empty_class else None
 
     def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
-        """A direction along which J falls for ever, if the parameters or the Newton direction are one.
+        """A direction along which J falls without end, if the parameters or the Newton direction are one.
 
         A direction that puts every row's own class on top is a proof of separation. Near a finite optimum Newton
         steps vanish; towards one at infinity they go on moving some logit by about one.
@@ -143,7 +143,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class SeparatedClasses:
-    """A direction of the weights along which the likelihood grows for ever.
+    """A direction of the weights along which the likelihood grows without end.
 
     Attributes
     ----------

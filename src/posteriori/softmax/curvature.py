@@ -89,7 +89,7 @@ class Curvature:
         return hessian_from_pairs(grams, basis, problem.shape[1])
 
     def factor(self, H: np.ndarray) -> np.ndarray:
-        """The lower Cholesky factor of a positive definite matrix of the size of H, made where the rows lie."""
+        """The lower Cholesky factor of a positive definite matrix of the size of H, made where the rows are."""
         blocks = self.objective.blocks
         return blocks.factor_on_gpu(H) if isinstance(blocks, OnGpu) else cholesky(H)
 

@@ -272,13 +272,13 @@ def inverse_spd(M: jax.Array) -> jax.Array:
 
 
 def across(R: jax.Array, prior: DiagonalPrior, apply: Apply) -> jax.Array:
-    """Apply to deviations from the mean over classes, and the prior alone to the mean."""
+    """Apply a function to deviations from the mean over classes, and the prior alone to the mean."""
     mean = R.mean(axis=0)
-    held = mean_precision(prior).diagonal()
-    # no likelihood pulls there: a slope that small is rounding
-    felt = (held > 0) & (jnp.abs(mean) > 1e-12 * jnp.abs(R).max(axis=0))
+    precisions = mean_precision(prior).diagonal()
+    # the likelihood has no slope there: a slope that small is rounding
+    sloped = (precisions > 0) & (jnp.abs(mean) > 1e-12 * jnp.abs(R).max(axis=0))
     Z = apply(R - mean)
-    return Z - Z.mean(axis=0) + jnp.where(felt, mean / jnp.where(felt, held, 1.0), 0.0)
+    return Z - Z.mean(axis=0) + jnp.where(sloped, mean / jnp.where(sloped, precisions, 1.0), 0.0)
 
 
 # The descent
@@ -394,7 +394,7 @@ def decrement(rows: Rows, now: Point, apply: Apply, enough: Any) -> tuple[jax.Ar
 
 
 def line_search(rows: Rows, now: Point, direction: jax.Array) -> tuple[Point, Any, jax.Array]:
-    """The first of ever shorter steps with J(t) <= J(0) + 1e-4 t J'(0), the trials it took, and whether there is one.
+    """The first of shorter and shorter steps with J(t) <= J(0) + 1e-4 t J'(0), its trials, and whether there is one.
 
     When the decrease is lost in rounding, a flatter slope will do. Where there is none, the point stays.
     """

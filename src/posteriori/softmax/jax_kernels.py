@@ -128,8 +128,8 @@ def pair_grams(X: jax.Array, Y: Any, c: jax.Array | None, theta: jax.Array, P: j
         Q = (R.T[:, :, None] * X[:, None, :]).reshape(B, n // B, K * D)
         grams = []
         for first in range(0, K - 1, together):
-            some = Q[..., first * D : (first + together) * D]
-            G = jnp.einsum("bnd,bne->bde", some, Q[..., first * D :]).sum(axis=0).reshape(-1, D, K - first, D)
+            left = Q[..., first * D : (first + together) * D]
+            G = jnp.einsum("bnd,bne->bde", left, Q[..., first * D :]).sum(axis=0).reshape(-1, D, K - first, D)
             grams += [G[i, :, i + 1 :].transpose(1, 0, 2) for i in range(min(len(G), K - 1 - first))]
         return jnp.concatenate(grams), contract(weighed(pair_products(P), c), X, with_intercept)
 

@@ -277,7 +277,7 @@ class Separation:
     """The order in which a direction of the weights puts the classes; ``+`` merges two sets of rows.
 
     deficit is the most by which some row's own class falls short of its highest logit, spread the widest range of
-    a row's logits. A direction with deficit 0 and positive spread raises the likelihood for ever.
+    a row's logits. A direction with deficit 0 and positive spread raises the likelihood without end.
     """
 
     deficit: float

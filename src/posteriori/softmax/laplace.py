@@ -18,7 +18,7 @@ from posteriori.solvers.problem import PosteriorProblem
 __all__ = ["Laplace", "class_basis", "full_posterior", "laplace", "mode"]
 
 _STALE = 0.1
-"""Share of the decrement that a step may leave before the Hessian is made anew."""
+"""Share of the decrement that a step may leave before the Hessian is made again."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def mode(
 ) -> tuple[np.ndarray, bool]:
     """The mode near theta by Newton's method with the Hessian of a problem close by, and whether it was reached.
 
-    That Hessian is made anew only when a step leaves more than a tenth of the decrement: after a change of the prior
+    That Hessian is made again only when a step leaves more than a tenth of the decrement: after a change of the prior
     it is nearly right, and costs many passes. A theta that is good enough comes back itself.
     """
     value, gradient = problem.value_gradient(theta)

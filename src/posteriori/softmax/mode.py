@@ -124,7 +124,7 @@ def certified(objective: SoftmaxObjective, theta: np.ndarray, status: Status, ga
 
 
 def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | None:
-    """A direction along which J falls for ever, if there is one: looked for where Newton's method would go."""
+    """A direction along which J falls without end, if there is one: looked for where Newton's method would go."""
     if objective.certificate.free is None:
         return None
     for now in islice(Newton().steps(objective, theta, 0.0), 30):

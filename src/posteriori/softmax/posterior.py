@@ -313,11 +313,12 @@ class DiagonalPosterior(_BasisPosterior):
         # of (x - c)^2 s + s_b; rows as wide as the parameters bring their own last entry
         c = self.centre[:-1]
         wide = X.shape[1] == s.shape[1]
-        last = np.ones(X.shape[0]) if not wide else np.asarray(X[:, -1]).ravel()
+        last_entry = np.ones(X.shape[0]) if not wide else np.asarray(X[:, -1]).ravel()
         if wide:
             X, squares = X[:, :-1], squares[:, :-1]
         cross = logits(X, s[:, :-1] * c)
-        return logits(squares, s[:, :-1]) - 2.0 * last * cross + np.multiply.outer(s[:, :-1] @ c**2 + s[:, -1], last**2)
+        at_centre = np.multiply.outer(s[:, :-1] @ c**2 + s[:, -1], last_entry**2)
+        return logits(squares, s[:, :-1]) - 2.0 * last_entry * cross + at_centre
 
     def variances(self) -> np.ndarray:
         out = 1.0 / self.precisions

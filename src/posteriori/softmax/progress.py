@@ -33,13 +33,13 @@ def progress(verbose: int, blocks: Blocks) -> Iterator[Callable[[int, Iterate], 
     if verbose > 1:
         yield lambda i, now: console.print(line(i, now))
         return
-    last = ""
+    latest = ""
     with console.status("first pass over the data") as status:
 
         def update(i: int, now: Iterate) -> None:
-            nonlocal last
-            last = line(i, now)
-            status.update(last)
+            nonlocal latest
+            latest = line(i, now)
+            status.update(latest)
 
         yield update
-    console.print(last)
+    console.print(latest)

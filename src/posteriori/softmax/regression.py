@@ -174,7 +174,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         N, which weighs the prior against the rows, is the number of rows seen so far. A call that begins a pass with
         the same rows as the very first call is taken for a repetition: N then stays as it is, so that repeated passes
         approach the optimum that `fit` finds. Features need no scaling: steps follow their running moments. After a
-        `fit` it starts anew.
+        `fit` it starts again.
 
         Parameters
         ----------

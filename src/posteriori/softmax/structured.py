@@ -33,7 +33,7 @@ def structure_for(asked: str, N: int, K: int, width: int) -> tuple[str, str]:
             gib = 5 * 8 * max(K, width) ** 2 / 2**30
             raise ValueError(
                 f"posterior='kronecker' with {K} classes and {width} coefficients each needs about {gib:.1f} GiB, and "
-                "hours: use posterior='diagonal', or 'auto'."
+                "hours of computation: use posterior='diagonal', or 'auto'."
             )
         return asked, "as asked"
     flops = 0.5 * N * ((K - 1) * width) ** 2

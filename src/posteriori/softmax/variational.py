@@ -4,7 +4,7 @@ r"""The Gaussian closest to the posterior: q = N(m, S) that maximises a bound on
 
 Where it is stationary, S^{-1} = E_q[H_lik] + R and the averaged gradient vanishes. Each step goes a share rho of the
 way to that in the precision, and the same share of a Newton step in the mean (natural gradients). Full steps settle in
-a few rounds where Laplace's Gaussian was nearly right already; where it was far too wide they swing to and fro: rho
+a few rounds where Laplace's Gaussian was nearly right already; where it was far too wide they oscillate: rho
 halves when a step loses and grows again when one gains.
 """
 
@@ -66,7 +66,7 @@ class _Terms(NamedTuple):
 def variational(
     problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray, n_nodes: int = 128, max_iter: int = 60
 ) -> Variational:
-    """The best Gaussian, climbed to from N(theta, (H_lik + R)^{-1}) until a step gains next to nothing.
+    """The Gaussian with the highest bound, by steps from N(theta, (H_lik + R)^{-1}) until one gains almost nothing.
 
     The averages are over fixed nodes, whose errors are a small fraction of the bound: it is not climbed further.
     """

@@ -16,7 +16,7 @@ _WORSE, _WORSE_NATS = 0.02, 0.01
 
 
 def warn_about(solution: BayesianSolution, n_draws: int) -> None:
-    """Warn about what went wrong or may mislead; each kind of trouble has its class."""
+    """Warn about what went wrong or may mislead, with a class of warnings for each kind of trouble."""
     if solution.status is not Status.CONVERGED:
         warnings.warn(
             f"Not converged ({solution.status.value}): after {solution.n_iter} iterations J is about "
@@ -26,14 +26,14 @@ def warn_about(solution: BayesianSolution, n_draws: int) -> None:
         )
     if solution.evidence_converged is False:
         warnings.warn(
-            "The search for the prior of largest evidence ended before its top: give the precision as a number, "
+            "The search for the prior of largest evidence has not reached it: give the precision as a number, "
             "or look at solution_.evidence_path.",
             ConvergenceWarning,
             stacklevel=3,
         )
     if solution.approximation_converged is False:
         warnings.warn(
-            "The variational posterior had not settled when its steps ended: compare solution_.bound with "
+            "The variational posterior has not converged: compare solution_.bound with "
             "log_evidence_, or use a stronger prior.",
             ApproximationWarning,
             stacklevel=3,

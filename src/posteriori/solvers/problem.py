@@ -41,7 +41,7 @@ class Descent:
     n_passes : int
         Over all rows.
     probabilities : array (K, N)
-        At the end, where the rows lie.
+        At the end, on the device of the rows.
     """
 
     thetas: list[np.ndarray]
@@ -132,7 +132,7 @@ class OptimumProofs(Protocol):
         """A lower bound on J - J* where the gradient is this."""
 
     def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
-        """A direction along which J falls for ever, if the parameters or the direction are one."""
+        """A direction along which J falls without end, if the parameters or the direction are one."""
 
 
 class StartingPoint(Protocol):

@@ -44,7 +44,7 @@ def check_tensor(tensor: np.ndarray, about: dict[str, Any], name: str) -> tuple[
     dtype = dtype_of(about.get("dtype"))
     shape, axes = about.get("shape"), about.get("axes")
     if not _are_sizes(shape) or (axes is not None and not (_are_sizes(axes) and sorted(axes) == [*range(len(shape))])):
-        raise StorageError(f"the array {name!r} is not described as it must be")
+        raise StorageError(f"the description of the array {name!r} is malformed")
     stored_shape = list(shape) if axes is None else [shape[axis] for axis in axes]
     carrier, parts = _carrier(dtype)
     if tensor.dtype != carrier or list(tensor.shape) != [*stored_shape, *parts]:

@@ -45,7 +45,7 @@ def save(model: Any, path: Any) -> None:
     from posteriori import __version__
 
     stored = of_type(type(model))
-    if stored is None or stored.how != "estimator":
+    if stored is None or stored.kind != "estimator":
         kind = type(model)
         raise TypeError(
             f"model is a {kind.__module__}.{kind.__qualname__}, which cannot be stored: give an estimator of "
@@ -190,7 +190,7 @@ def _training(model: Any) -> dict[str, Any]:
 def _checked(model: Any, name: Any) -> Any:
     """The model, checked to be one whose coefficients fit its classes and features: wrong ones would predict too."""
     stored = of_type(type(model))
-    if stored is None or stored.how != "estimator" or stored.name != name:
+    if stored is None or stored.kind != "estimator" or stored.name != name:
         raise StorageError("it does not hold a model")
     for each in _chain(model):
         if type(each).__name__ in _LINEAR and "coef_" in vars(each):

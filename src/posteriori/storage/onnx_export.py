@@ -92,8 +92,8 @@ def to_onnx(
     proto = _proto(onnx, model, int(opset), np.dtype(dtype))
     if proto.ByteSize() >= 2**31:
         raise ValueError(
-            f"The graph takes {proto.ByteSize() / 2**30:.1f} GiB, and ONNX files end at 2: use posterior='kronecker' "
-            "or 'diagonal', fewer draws, or predictive='plugin'."
+            f"The graph takes {proto.ByteSize() / 2**30:.1f} GiB, and ONNX files have at most 2: use "
+            "posterior='kronecker' or 'diagonal', fewer draws, or predictive='plugin'."
         )
     onnx.checker.check_model(proto, full_check=True)
     data: bytes = proto.SerializeToString()

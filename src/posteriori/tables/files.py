@@ -66,7 +66,7 @@ def format_of(path: str) -> str:
     name = Path(path)
     suffix = Path(name.stem).suffix if name.suffix in _COMPRESSED else name.suffix
     if suffix.lower() not in _SUFFIXES:
-        raise ValueError(f"{path} is of no kind that is known by its name: use one of {', '.join(_SUFFIXES)}.")
+        raise ValueError(f"The name of {path} does not show a known format: use one of {', '.join(_SUFFIXES)}.")
     return _SUFFIXES[suffix.lower()]
 
 

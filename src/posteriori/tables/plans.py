@@ -231,8 +231,8 @@ def _plan_category(summary: Summary, min_frequency: int, max_levels: int, drop_i
     if len(names) > 2:
         return names, CategoryPlan(tuple(levels), other, missing, None), None
     pooled = present - sum(counts[level] for level in levels)
-    last = summary.n_missing if missing else pooled if other else counts[levels[1]]
-    return names[1:], CategoryPlan(tuple(levels), other, missing, last / summary.n_rows), None
+    n_second = summary.n_missing if missing else pooled if other else counts[levels[1]]
+    return names[1:], CategoryPlan(tuple(levels), other, missing, n_second / summary.n_rows), None
 
 
 def _plan_date(summary: Summary) -> _Planned:
