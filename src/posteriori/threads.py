@@ -45,8 +45,8 @@ def _blas_libraries() -> list[LibController]:
 
 
 def _limit(library: LibController, n_threads: int) -> None:
-    # threadpoolctl >= 3.7 lets only one thread at a time change the limit of OpenBLAS and ignores all others without
-    # a word; here the last to leave may be another thread than the first to enter
+    # threadpoolctl >= 3.7 lets only one thread at a time change the limit of OpenBLAS and ignores all others
+    # silently; here the last to leave may be another thread than the first to enter
     getattr(library, "_real_set_num_threads", library.set_num_threads)(n_threads)
 
 

@@ -294,7 +294,7 @@ def test_mistakes_are_named_in_a_sentence(folder, tmp_path):
     assert "Chinstrap" in fails("decide", stored, folder / "new.csv", "--utility", tmp_path / "u.csv")
     assert "no column 'species', the target of the fit" in fails("evaluate", stored, folder / "new.csv")
     assert "train.csv" in fails("predict", train, folder / "new.csv")
-    assert "no kind that is known" in fails("predict", stored, folder / "new.csv", "--out", tmp_path / "p.xlsx")
+    assert "does not show a known format" in fails("predict", stored, folder / "new.csv", "--out", tmp_path / "p.xlsx")
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".xlsx"] == []
 
 

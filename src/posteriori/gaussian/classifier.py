@@ -24,7 +24,7 @@ from posteriori.rows.engines import read_for_fit, read_for_prediction, read_labe
 from posteriori.rows.features import Features
 from posteriori.rows.products import as_dense, logits
 from posteriori.rows.schema import check_features, copy_features, remember_features
-from posteriori.rows.target import Target
+from posteriori.rows.target import Target, classes_of_call
 from posteriori.softmax.regression import SoftmaxRegression
 from posteriori.threads import one_blas_thread, usable_threads
 
@@ -186,12 +186,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """
         validate_gaussian(self)
         seen: SeenRows | None = getattr(self, "seen_", None)
-        if seen is not None and classes is not None and list(np.unique(classes)) != list(self.classes_):
-            raise ValueError(
-                f"classes={list(classes)!r} differ from those of the first call, {list(self.classes_)!r}: pass the "
-                "same ones, or None."
-            )
-        declared = self.classes_ if seen is not None else classes if classes is not None else self.classes
+        declared = classes_of_call(None if seen is None else self.classes_, classes, self.classes)
         features, target, named = read_for_fit(X, y, sample_weight, declared, None, device=self.device)
         if seen is not None:
             check_features(self, features)

@@ -87,8 +87,7 @@ class GpuFeatures(Features):
         """The rows as (X - shift) * scale, with their targets if there are any."""
         if finite:
             self.require_finite()
-        Y = None if target is None else target.codes if target.codes is not None else target.probs
-        c = None if target is None else target.weights
+        Y, c = (None, None) if target is None else (target.values, target.weights)
         return GpuBlocks(self.matrix, Y, c, n_classes, shift=shift, scale=scale, n_threads=n_threads)
 
 

@@ -22,7 +22,7 @@ from sklearn.exceptions import DataConversionWarning
 from posteriori.parameters import first_names
 from posteriori.rows.matrices import as_array, is_table, open_table, table_matrix
 
-__all__ = ["Target", "class_factors", "class_set", "classes_of", "read_target"]
+__all__ = ["Target", "class_factors", "class_set", "classes_of", "classes_of_call", "read_target"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,11 @@ class Target:
             assert self.probs is not None
             return self.probs[rows]
         return np.eye(len(self.classes))[self.codes[rows]]
+
+    @property
+    def values(self) -> np.ndarray | None:
+        """Y as kernels read it: codes (N,) of labels, or probabilities (N, K)."""
+        return self.probs if self.codes is None else self.codes
 
     @property
     def n_counted(self) -> int:
@@ -166,6 +171,21 @@ def class_set(classes: Any) -> np.ndarray:
         twice = labels[np.bincount(codes) > 1]
         raise ValueError(f"classes declares {first_names(twice.tolist(), 5)} more than once: declare each class once.")
     return labels
+
+
+def classes_of_call(known: np.ndarray | None, given: Any, default: Any) -> Any:
+    """The classes for a call of `partial_fit`: those known from earlier calls, else given with it, else `default`.
+
+    Raises if the given classes differ from those that are known.
+    """
+    if known is None:
+        return default if given is None else given
+    if given is not None and list(np.unique(given)) != list(known):
+        raise ValueError(
+            f"classes={list(given)!r} differ from those of the first call, {list(known)!r}: pass the same ones, or "
+            "None."
+        )
+    return known
 
 
 def _read_values(y: Any) -> tuple[np.ndarray, list[Any] | None]:

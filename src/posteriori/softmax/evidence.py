@@ -173,7 +173,7 @@ def maximise_evidence(evidence: Evidence, u: np.ndarray, bounds: Bounds | None =
 def _climb_few(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int = 40) -> bool:
     """Climb over one or two log-precisions: Broyden's method on the ratios, which is the secant method for one."""
     point = best = evidence(u)
-    # the ratio's steepness: one where rows are many and the weights stand fast, less where they follow the prior
+    # the ratio's steepness: one where rows are many and the weights hardly move, less where they follow the prior
     steepness = np.diag(np.clip(point.determined, 0.4, 1.0))
     while True:
         step, free = _broyden_step(best, steepness, bounds)
@@ -203,7 +203,7 @@ def _broyden_step(point: EvidencePoint, steepness: np.ndarray, bounds: Bounds) -
     step = np.zeros_like(point.u)
     if free.any():
         step[free] = np.linalg.lstsq(steepness[np.ix_(free, free)], point.ratio[free])[0]
-        if float(step @ point.gradient) <= 0:  # a guess that leads downhill is none
+        if float(step @ point.gradient) <= 0:  # a step that lowers the evidence is not taken
             step[free] = point.ratio[free]
     return np.clip(point.u + np.clip(step, -5.0, 5.0), lower, upper) - point.u, free
 

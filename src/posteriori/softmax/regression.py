@@ -17,7 +17,7 @@ from posteriori.rows.engines import read_for_fit, read_for_prediction, read_in_m
 from posteriori.rows.features import Features
 from posteriori.rows.products import logits
 from posteriori.rows.schema import check_features, remember_features
-from posteriori.rows.target import Target
+from posteriori.rows.target import Target, classes_of_call
 from posteriori.softmax.kernels import probabilities
 from posteriori.softmax.likelihood import linear_likelihood
 from posteriori.softmax.priors import RidgePenalty
@@ -189,12 +189,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         """
         solve_settings(self)
         state: Sequential | None = getattr(self, "_sequential", None)
-        if classes is not None and state is not None and list(np.unique(classes)) != list(self.classes_):
-            raise ValueError(
-                f"classes={list(classes)!r} differ from those of the first call, {list(self.classes_)!r}: pass the "
-                "same ones, or None."
-            )
-        declared = self.classes_ if state is not None else classes if classes is not None else self.classes
+        declared = classes_of_call(None if state is None else self.classes_, classes, self.classes)
         features, target, named = read_in_memory_for_fit(
             X, y, sample_weight, declared, self.class_weight, who="partial_fit, which goes over rows once,"
         )
