@@ -55,7 +55,7 @@ class PredictionSets:
     members : ndarray of bool (n, K)
     classes : ndarray (K,)
     alpha : float
-        Most that the true class is missed, in the long run.
+        The largest share of rows whose true class is missed, in the long run.
     """
 
     members: np.ndarray

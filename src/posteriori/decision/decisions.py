@@ -33,7 +33,7 @@ class Decisions:
     actions : ndarray (n,)
         Names of the best actions; of equally good ones the first.
     codes : ndarray of int (n,)
-        Their places among the utility's actions.
+        The places of the best actions among the utility's actions.
     expected_utility : ndarray (n, A)
     margin : ndarray (n,)
         By how much the best action is better than the second best; infinite if there is only one.

@@ -49,9 +49,9 @@ def log_loss(y: Any, log_proba: Any, *, classes: Any = None, sample_weight: Any 
     ----------
     y : array (n,) of labels
     log_proba : array (n, K)
-        As of `predict_log_proba`.
+        Log-probabilities, such as those of `predict_log_proba`.
     classes : sequence of K labels, optional
-        Of the columns; the sorted labels of y if left out.
+        The classes of the columns; the sorted labels of y if left out.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def brier_split(y: Any, proba: Any, *, classes: Any = None, sample_weight: Any =
     y : array (n,) of labels
     proba : array (n, K)
     classes : sequence of K labels, optional
-        Of the columns; the sorted labels of y if left out.
+        The classes of the columns; the sorted labels of y if left out.
     sample_weight : array (n,), optional
 
     Returns
@@ -194,7 +194,7 @@ def calibration_error(
     y : array (n,) of labels
     proba : array (n, K)
     kind : {"top", "class"}
-        Of the most probable class alone, or the mean over all classes.
+        The error of the most probable class alone, or the mean over all classes.
     n_bins : int
     strategy : {"quantile", "uniform"}
         Bins of equal weight or of equal width.
@@ -203,7 +203,7 @@ def calibration_error(
     n_bootstrap : int
         Resamples of the rows for the interval; without any both its ends are the corrected error.
     level : float
-        Of the interval.
+        The level of the interval.
     random_state : int
 
     Returns

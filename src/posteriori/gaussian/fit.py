@@ -51,11 +51,11 @@ class GaussianSolution(FitRecord):
         By how much the score of the chosen structure is below that of the next best; negative where a simpler one was
         chosen that is as good within a standard error.
     hyperparameters : dict of str to float
-        Of a prior that was sought: `kappa`, the rows that its mean is worth; `dof`, the degrees of freedom of its own
-        predictive; `pooled` and `spread`, its covariance in multiples of that within classes and of the variances of
-        all rows.
+        Hyperparameters of a prior that was chosen: `kappa`, the rows that its mean is worth; `dof`, the degrees of
+        freedom of its own predictive; `pooled` and `spread`, its covariance in multiples of that within classes and of
+        the variances of all rows.
     ridges : dict of class to float
-        Added to the variances of classes that are singular under maximum likelihood, in units of those of all rows.
+        Numbers added to the variances of singular classes under maximum likelihood, in units of those of all rows.
     n_left_out : int
         Rows that were left out in turn.
     n_evaluations : int
@@ -63,7 +63,7 @@ class GaussianSolution(FitRecord):
     converged : bool
         False where the means and covariances of a `RidgePrior` had not settled.
     n_passes : int
-        Over the data.
+        The number of passes over the data.
     """
 
     structure: str

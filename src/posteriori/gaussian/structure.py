@@ -37,8 +37,8 @@ class Structure(ABC):
     missing_allowed : bool
         Whether features are independent within a class, so that a missing value can be left out of the product.
     ridge : float
-        Added to the variances of a singular class under maximum likelihood, in units of those of all rows: enough for
-        a covariance to be inverted with ten digits to spare.
+        A number added to the variances of a singular class under maximum likelihood, in units of those of all rows:
+        enough for a covariance to be inverted with ten digits to spare.
     """
 
     name: str

@@ -296,7 +296,7 @@ class ARD(_Scaled):
     Parameters
     ----------
     inner : Kernel
-        Of the scaled features; its own lengthscales are in their unit.
+        The kernel of the scaled features; its own lengthscales are in their unit.
     lengthscale, fixed
         As for `RBF`.
     """
@@ -338,7 +338,7 @@ class Constant(Kernel):
     Parameters
     ----------
     variance : number
-        Where learning begins.
+        The variance at which learning begins.
     fixed : bool
         Keep the variance as given.
     """

@@ -112,11 +112,11 @@ class UtilityCurveDisplay(_Display):
     Parameters
     ----------
     share : ndarray (m,)
-        Of rows that are decided.
+        The share of rows that are decided.
     utility : ndarray (m,)
         Mean realised utility of these.
     error : ndarray (m,)
-        Its standard error.
+        The standard error of the mean utility.
     name : str or None
     """
 

@@ -132,7 +132,7 @@ def evaluate(
     Parameters
     ----------
     model : fitted classifier with `predict_proba`, or a Pipeline that ends with one
-        Of this or any other library.
+        A classifier of this or any other library.
     X : rows, as for the model's `predict_proba`
         May hold the columns that y and sample_weight name.
     y : labels (n,), or the name of a column of X
@@ -140,7 +140,7 @@ def evaluate(
     utility : Utility, optional
         Also say what decisions by this utility were worth.
     probabilities : array (n, K), optional
-        Those of the model for these rows, if they are known already.
+        The probabilities of the model for these rows, if they are known already.
 
     Returns
     -------

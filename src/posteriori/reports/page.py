@@ -83,12 +83,12 @@ def report(
         May hold the columns that y and sample_weight name.
     y : labels (n,), or the name of a column of X
     path : path, optional
-        Where to write the page.
+        The file to write the page to.
     sample_weight : numbers (n,), or the name of a column of X, optional
     utility : Utility, optional
-        With which the table of utilities in the page begins; that of a `UtilityClassifier`, or zero-one, if left out.
+        The utility that the page shows at first; that of a `UtilityClassifier`, or zero-one, if left out.
     probabilities : array (n, K), optional
-        Those of the model for these rows, if they are known already.
+        The probabilities of the model for these rows, if they are known already.
     title : str, optional
         The heading of the page.
     name : str, optional
@@ -140,12 +140,12 @@ def report_page(
         What was predicted from; it may hold the target.
     y : array (n,) of labels
     evaluation : Evaluation
-        Of the model's probabilities for these rows.
+        The evaluation of the model's probabilities for these rows.
     title : str
     model_name : str
         What to call the model.
     utility : Utility, optional
-        With which the table of utilities begins; if left out that of a `UtilityClassifier`, or zero-one. One that
+        The utility that the page shows at first; if left out that of a `UtilityClassifier`, or zero-one. One that
         differs from row to row is replaced by zero-one.
     not_features : names of columns
         Columns of the table that the model does not see, such as the target.

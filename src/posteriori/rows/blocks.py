@@ -58,7 +58,7 @@ class KernelFacts:
     reads_labels : bool
         False if it never looks at Y: rows on disk are then read without their labels.
     jax_version : str or None
-        Where its version for rows on a GPU is, as "module:name".
+        The place of its version for rows on a GPU, as "module:name".
     """
 
     reads_labels: bool = True

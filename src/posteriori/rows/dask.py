@@ -85,7 +85,7 @@ class DaskFeatures(Features):
     lengths : list of int, or None
         Rows of each partition, if they are known.
     labels, weights : list of Delayed, arrays or str, or None
-        Of each partition; a str is the name of one of its columns.
+        Labels and weights of each partition; a str is the name of one of its columns.
     itemsize : int
         Bytes of one number.
     """

@@ -28,7 +28,7 @@ class NotFinite(NamedTuple):
     row : int
         Counted from 0; within its partition if there are partitions.
     column : str or int
-        Its name, or its number where columns have no names.
+        The name of the column, or its number where columns have no names.
     partition : int or None
     """
 

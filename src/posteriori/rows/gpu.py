@@ -51,7 +51,7 @@ class GpuFeatures(Features):
     Attributes
     ----------
     matrix : jax.Array, (N, D)
-        Of booleans, integers, float32 or float64.
+        The rows, of booleans, integers, float32 or float64.
     names : list of str, or None
     """
 

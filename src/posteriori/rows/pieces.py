@@ -47,7 +47,7 @@ class Layout:
     labels : pyarrow Array or None
         The labels that occur, in any order.
     codes : ndarray or None
-        Of each of these labels, its index among the sorted classes.
+        The index of each of these labels among the sorted classes.
     factors : ndarray (K,) or None
         Weights of the classes.
     """

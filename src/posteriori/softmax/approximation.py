@@ -42,7 +42,7 @@ class Approximated:
     scores : dict of str to float
         Left-out log-loss of each candidate; empty if there was no choice.
     log_evidence : float or None
-        Its own estimate, if it has one.
+        The estimate of the log evidence by this approximation, if it has one.
     bound, k_hat, effective_sample_size : float or None
         The variational bound; how far importance weights are to be trusted.
     """

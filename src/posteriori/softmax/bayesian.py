@@ -83,7 +83,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
     log_evidence_ : float or None
         None where the prior is improper. With soft labels or weights it is a pseudo-evidence.
     solution_ : BayesianSolution
-        Of the mode, with the choices of structure, approximation and prior and their reasons.
+        The solve for the mode, with the choices of structure, approximation and prior and their reasons.
     label_noise_ : float
     fitted_ : FittedSoftmax
         The posterior in the coordinates of the fit, for those who calculate with it.

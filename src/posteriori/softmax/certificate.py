@@ -148,7 +148,7 @@ class SeparatedClasses:
     Attributes
     ----------
     direction : ndarray (K, D')
-        Added to the weights in any amount, it takes no row's own class down and some row's up.
+        A multiple of it, added to the weights, lowers the own class of no row and raises that of some rows.
     pairs : list of (int, int)
         Indices of the classes it tells apart without error.
     """

@@ -73,7 +73,7 @@ class Evidence:
     groups : ndarray (D',) of int
         Group of each column, -1 for columns whose precision is not sought.
     theta : ndarray (K, D')
-        Where to start.
+        Parameters at which the search starts.
     centre : ndarray (D',) or None
         [c, 1] if the last column's precision is that of w . c + b.
     tol : float

@@ -51,11 +51,11 @@ def left_out(
     X : (n, D)
         Rows of the fit.
     Y : ndarray (n, K)
-        Their targets.
+        Targets of the rows.
     share : ndarray (n,)
         How much of each to leave out: one, or all of a row that weighs less.
     source : FullPosterior or None
-        Over which p and Lambda were averaged; None takes them at the mode.
+        The posterior over which p and Lambda were averaged; None takes them at the mode.
     """
     K, n = len(posterior.mean), X.shape[0]
     nodes = normal_nodes(K - 1, n_nodes)

@@ -48,7 +48,7 @@ class SoftmaxObjective:
     ----------
     blocks : Blocks
     observed : ObservedMoments
-        Of the same blocks.
+        The moments of the same blocks.
     precision : ndarray (K, D') or Precision
         R of the prior; per coefficient, zero where it is flat. D' = D + 1 with an intercept, else D.
     mean : ndarray (K, D') or None

@@ -89,8 +89,8 @@ class GaussianPrior(Parameters):
         One number; (K, D), one per coefficient; a matrix over all weights, class by class, (K D, K D), or with the
         intercepts, K (D + 1); or Kronecker factors (A, G) with A (K, K) and G (D, D) or (D + 1, D + 1).
     intercept_precision : number or None, default None
-        Of the logit of the mean row, w_k . mean(x) + b_k; None is weak, 1/2.5^2. Not used when `precision` covers
-        the intercepts.
+        Precision of the logit of the mean row, w_k . mean(x) + b_k; None is weak, 1/2.5^2. Not used when `precision`
+        covers the intercepts.
     autoscale : bool, default False
         State the prior for columns that are centred and scaled to unit standard deviation: predictions then do not
         depend on the units or the origin of a column.

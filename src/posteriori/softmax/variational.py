@@ -39,7 +39,7 @@ class Variational:
     bound : float
         B, on the log evidence.
     source : FullPosterior
-        Over which curvature was averaged to make the posterior's precision; the posterior itself, if a step that
+        The posterior over which curvature was averaged to make the precision; the posterior itself, if a step that
         far would lower the bound.
     converged : bool
     n_iter : int

@@ -31,7 +31,7 @@ class Descent:
     Attributes
     ----------
     thetas, gradients : list of ndarray (K, D')
-        Of all steps; the last is the end.
+        Parameters and gradients of all steps; the last is the end.
     values, gaps : list of float
         J, and estimates of J - J*; if it converged, the last is the decrement 1/2 g^T H^{-1} g.
     converged : bool
@@ -39,9 +39,9 @@ class Descent:
     log_partition : float
         The sum of log-partitions at the end.
     n_passes : int
-        Over all rows.
+        The number of passes over all rows.
     probabilities : array (K, N)
-        At the end, on the device of the rows.
+        Probabilities of the rows at the end, on the device of the rows.
     """
 
     thetas: list[np.ndarray]

@@ -126,7 +126,7 @@ class BayesianSolution(Solution):
     Attributes
     ----------
     structure, structure_reason : str
-        Of the posterior: "full", "kronecker" or "diagonal".
+        The structure of the posterior ("full", "kronecker" or "diagonal"), and why it was chosen.
     approximation, approximation_reason : str
         "laplace", "variational" or "importance".
     approximation_converged : bool or None
@@ -139,7 +139,7 @@ class BayesianSolution(Solution):
     bound : float or None
         Variational lower bound on the log evidence.
     k_hat, effective_sample_size : float or None
-        Of importance weights.
+        How far importance weights can be trusted, and how many equal weights they are worth.
     """
 
     structure: str = "full"

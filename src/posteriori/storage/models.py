@@ -40,7 +40,7 @@ def save(model: Any, path: Any) -> None:
     Raises
     ------
     TypeError
-        Where the model holds what cannot be stored: functions, and estimators of other libraries.
+        If the model holds objects that cannot be stored: functions, and estimators of other libraries.
     """
     from posteriori import __version__
 
@@ -78,7 +78,7 @@ def load(path: Any) -> Any:
     Warns
     -----
     StorageWarning
-        Where objects of scikit-learn are in the file, such as a Pipeline, and another version of it wrote them.
+        If objects of scikit-learn are in the file, such as a Pipeline, and another version of it wrote them.
     """
     document, tensors = files.read(path)
     warning = _version_warning(path, document)

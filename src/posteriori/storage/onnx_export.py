@@ -66,11 +66,11 @@ def to_onnx(
     model : fitted SoftmaxRegression, BayesianSoftmaxRegression or GaussianClassifier
         Or a UtilityClassifier, CalibratedClassifier or Pipeline of one.
     path : path, optional
-        Where to write; the file is written as a whole or not at all. Without it the bytes are returned.
+        The file to write; it is written as a whole or not at all. Without it the bytes are returned.
     opset : int, default 18
         Version of ONNX's operators, 18 or later.
     dtype : {"float64", "float32"}, default "float64"
-        Of the input X alone: all arithmetic, and the probabilities, are in float64.
+        The dtype of the input X alone: all arithmetic, and the probabilities, are in float64.
 
     Returns
     -------

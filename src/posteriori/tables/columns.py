@@ -81,7 +81,7 @@ def read_column(name: str, raw: Any, *, zone: str | None = None) -> Column:
     Returns
     -------
     Column
-        Of kind "unsupported", without values, if no rule covers its dtype.
+        The column; of kind "unsupported", without values, if no rule covers its dtype.
 
     Examples
     --------

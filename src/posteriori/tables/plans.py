@@ -135,7 +135,7 @@ def plan_encoding(
     ----------
     summaries : list of Summary
     min_frequency, max_levels, drop_identifiers
-        Those of TableEncoder.
+        The parameters of TableEncoder.
     apart : tuple of str
         The target and carried columns, whose names no encoded column may have.
 
