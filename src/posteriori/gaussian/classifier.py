@@ -76,9 +76,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     prior_ : NormalInverseWishartPrior, RidgePrior or None
         As used, in the data's units: passed back, it gives the same fit.
     log_evidence_ : float
-        log p(X, y) under `prior_`. With "predictive" that prior owes its pooled part to the same rows: this is then no
-        marginal likelihood to compare with others; with "evidence" it is. For "mle" and `RidgePrior`, which have no
-        proper prior, Schwarz's approximation (BIC).
+        log p(X, y) under `prior_`. With "predictive" the pooled part of that prior comes from the same rows, so that
+        this is not a marginal likelihood to compare with others; with "evidence" it is. For "mle" and `RidgePrior`,
+        which have no proper prior, it is Schwarz's approximation (BIC).
     solution_ : GaussianSolution
         Structure, scores of the structures, hyperparameters, ridges.
     fitted_ : GaussianFit

@@ -100,7 +100,7 @@ class GaussianFit:
     Attributes
     ----------
     densities : ClassDensities
-        What predictions are made with.
+        The densities with which predictions are made.
     means, covariances, class_prior : ndarray
         The parameters, in the units of the data.
     prior : NormalInverseWishartPrior, RidgePrior or None

@@ -213,7 +213,7 @@ class RBF(_Scaled):
     Parameters
     ----------
     lengthscale : number, one number for each feature, or None
-        Where learning begins, in the units of the features; None takes the median distance between rows.
+        The lengthscale at which learning begins, in the units of the features; None takes the median distance of rows.
     ard : bool
         A lengthscale for each feature, the inverse of its relevance, or one for all.
     fixed : bool
@@ -263,7 +263,7 @@ class Linear(_Scaled):
     reach : number, optional
         How far out functions stay linear before they return to zero: the kernel is multiplied by
         exp(-(|x|^2 + |z|^2) / (2 reach^2)), x in standard deviations of the features, or within `ARD` in its
-        lengthscales. None is without end: predictions far from all data are then as sure as a straight line makes them.
+        lengthscales. With None they stay so everywhere: predictions far from all data are then as sure as a straight line makes them.
     """
 
     ard: bool = False

@@ -77,7 +77,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, **fit_params: Any) -> CalibratedClassifier:
         """Fit the map to out-of-fold predictions, and the estimator to all rows.
 
-        What else is given goes to the estimator's `fit`; `sample_weight` counts for the map too.
+        Further arguments go to the estimator's `fit`; `sample_weight` counts for the map too.
         """
         if self.method not in _METHODS:
             raise ValueError(f"method={self.method!r} is unknown: use one of {[*_METHODS]}.")

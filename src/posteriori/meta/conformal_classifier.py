@@ -81,7 +81,7 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, **fit_params: Any) -> ConformalClassifier:
         """Set rows aside, fit the estimator on the others, calibrate on those set aside.
 
-        What else is given, such as `sample_weight`, goes to the estimator's `fit`, cut to its rows. Rows set aside all
+        Further arguments, such as `sample_weight`, go to the estimator's `fit`, cut to its rows. Rows set aside all
         count equally: the promise is about rows as they come.
         """
         self._validate()

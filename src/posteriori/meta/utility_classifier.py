@@ -75,7 +75,7 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> UtilityClassifier:
-        """Fit the estimator; its `fit` gets what else is given, such as `sample_weight`."""
+        """Fit the estimator; further arguments, such as `sample_weight`, go to its `fit`."""
         if not hasattr(self.estimator, "predict_proba"):
             raise TypeError(
                 f"estimator={self.estimator!r} has no predict_proba: expected utilities need probabilities."

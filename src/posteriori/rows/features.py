@@ -145,7 +145,7 @@ def first_not_finite(
     names : list of str, or None
         Column names; without them columns are numbered.
     missing_allowed : bool
-        Whether NaN is in order.
+        Whether NaN is allowed.
     first_row : int
         The number of the first row.
 

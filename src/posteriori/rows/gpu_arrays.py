@@ -35,9 +35,9 @@ class JaxKernel:
     Attributes
     ----------
     function : callable
-        As it is written, for use in other programs of JAX: calling this object calls it.
+        The function as it is written, for use in other programs of JAX: calling this object calls it.
     run : callable
-        The same, compiled once per shape: ``run(X, Y, c, *params, P=...)``, or ``run(X, *params)`` for `map_rows`.
+        The function compiled once per shape: ``run(X, Y, c, *params, P=...)``, or ``run(X, *params)`` for `map_rows`.
     result : callable
         ``result(found, *params)``: from its arrays, in NumPy, to what the NumPy kernel returns.
     takes_probabilities : bool
@@ -77,7 +77,7 @@ def jax_kernel(
 ) -> Callable[[Callable[..., Any]], JaxKernel]:
     """Make a kernel of a function of JAX; arguments in `static` are not arrays.
 
-    Gram matrices are never packed: those who take them take both.
+    Gram matrices are never packed here; code that reads them accepts packed and unpacked ones.
     """
 
     def made(function: Callable[..., Any]) -> JaxKernel:
@@ -122,7 +122,7 @@ def random_rows(
 ) -> tuple[jax.Array | None, ...]:
     """One random row of each of n equal shares of the first `n_all` rows, weighted so that the total stays.
 
-    No two are the same, and none need be sorted or looked for.
+    No row is drawn twice, and nothing needs to be sorted.
     """
     edges = jnp.arange(n + 1) * n_all // n
     shares = jnp.diff(edges)
@@ -146,7 +146,7 @@ def first_not_finite_row(X: jax.Array, missing_allowed: bool) -> jax.Array:
 def survey(labels: jax.Array, most: int) -> tuple[jax.Array, ...]:
     """Least and greatest label, and which of the `most` numbers from the least on there are, as bits of 64 each.
 
-    By "or" over all labels: to mark each in a table, all of them would write to few places.
+    Bits are joined by "or" over all labels: marking each in a table would make all of them write to few places.
     """
     low = labels.min()
     offsets = labels.astype(int) - low.astype(int)

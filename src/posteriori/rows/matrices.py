@@ -218,7 +218,7 @@ _made: dict[int, tuple[weakref.ref[Any], _Made]] = {}
 def hand_over(table: Any, matrix: np.ndarray, names: list[str]) -> Any:
     """Give out an Arrow table together with the matrix from which its columns `names` were made.
 
-    Whoever reads the table then gets the matrix itself, without a copy. That is safe because an Arrow table cannot
+    A reader of the table then gets the matrix itself, without a copy. That is safe because an Arrow table cannot
     change. The matrix is released with the table.
     """
     key, others = id(table), [name for name in table.column_names if name not in set(names)]

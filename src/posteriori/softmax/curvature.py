@@ -96,7 +96,7 @@ class Curvature:
     def log_det_slope(self, theta: np.ndarray, forms: np.ndarray) -> np.ndarray:
         """d/dtheta of tr(S H) with S held fixed, (K, D'), S given by the pairs' covariances (pairs, D', D').
 
-        Of many rows a sample will do: the slope matters less the more rows there are.
+        A sample of the rows is enough: the slope matters less the more rows there are.
         """
         sample = self.objective.start.sample(max(_SLOPE_ROWS, 40 * self.objective.moments.size), as_in_memory=True)
         return sample.blocks.map_sum(

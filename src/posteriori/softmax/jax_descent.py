@@ -366,7 +366,8 @@ def recorded(path: tuple[jax.Array, ...], i: Any, now: Point, gap: Any) -> tuple
 def decrement(rows: Rows, now: Point, apply: Apply, enough: Any) -> tuple[jax.Array, Any]:
     """1/2 g^T H^{-1} g by conjugate gradients, and the products it took; infinite where there is no curvature.
 
-    They end when a tenth of it is left by the preconditioner's estimate, which is added. Rounding takes no product.
+    They end when a tenth of it is left, by the preconditioner's estimate, which is added. A gradient that is only
+    rounding takes no product.
     """
     z = apply(-now.gradient)
     rz = -jnp.vdot(now.gradient, z)

@@ -60,7 +60,7 @@ def mode(
     """The mode near theta by Newton's method with the Hessian of a problem close by, and whether it was reached.
 
     That Hessian is made again only when a step leaves more than a tenth of the decrement: after a change of the prior
-    it is nearly right, and costs many passes. A theta that is good enough comes back itself.
+    it is nearly right, and costs many passes. A theta that is good enough is returned as it is.
     """
     value, gradient = problem.value_gradient(theta)
     posterior = full_posterior(problem, theta, H_lik)

@@ -44,7 +44,7 @@ class Mode:
     Attributes
     ----------
     objective : SoftmaxObjective
-        With the prior, as given or as chosen.
+        The objective with the prior, as given or as chosen.
     theta : ndarray (K, D')
     solution : Solution
     laplace : Laplace or None
@@ -52,7 +52,7 @@ class Mode:
     evidence_path : list of EvidencePoint
         Points visited in search of the prior; empty if it was given.
     evidence_converged : bool or None
-        Whether that search reached its top.
+        Whether that search reached the highest evidence.
     posterior : FullPosterior or None
         The only posterior there is, under a prior that is improper.
     """

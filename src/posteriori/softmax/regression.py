@@ -67,7 +67,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
     random_state : int, RandomState or None
         For stochastic gradients alone; all other solvers are deterministic.
     device : None, "cpu" or "gpu"
-        "gpu" moves the rows there once and sums over them there (needs JAX; dense rows only); None works where X lies,
+        "gpu" moves the rows there once and sums over them there (needs JAX; dense rows only); None works where X is,
         which may be an array of JAX, PyTorch or CuPy on a GPU.
     verbose : int, default 0
         1 shows a line of progress, 2 one per iteration.
