@@ -414,7 +414,7 @@ def test_label_noise_and_weights_that_are_repetitions():
 
 
 def test_soft_labels_have_no_label_noise():
-    with pytest.raises(ValueError, match="label_noise needs labels"):
+    with pytest.raises(ValueError, match="label_noise needs one label"):
         BayesianSoftmaxRegression(1.0, label_noise=0.1).fit(X, np.eye(3)[Y])
 
 
