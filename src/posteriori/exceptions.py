@@ -1,4 +1,4 @@
-"""What posteriori warns of and raises: each kind of trouble has a class of its own, to be filtered or caught."""
+"""Warnings and errors of posteriori: each kind of trouble has a class of its own, to be filtered or caught."""
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -25,7 +25,7 @@ class SingularWarning(UserWarning):
 
 
 class StorageError(ValueError):
-    """A file holds no model that can be read: it is damaged, of another kind, or from a newer version."""
+    """A file does not hold a model that can be read: it is damaged, of another kind, or from a newer version."""
 
 
 class StorageWarning(UserWarning):

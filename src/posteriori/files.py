@@ -30,7 +30,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _mask() -> int:
-    """What the system takes away from the rights of new files; it can be read only by setting it."""
+    """The rights that the system removes from new files (umask), which can be read only by setting them."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -5,7 +5,7 @@ Each check names the argument, what was given and what is needed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, Self
@@ -17,6 +17,7 @@ __all__ = [
     "DEVICES",
     "Parameters",
     "finite_numbers",
+    "first_names",
     "is_number",
     "is_whole_number",
     "numbers_by_class",
@@ -43,6 +44,17 @@ def is_number(value: Any) -> bool:
 def is_whole_number(value: Any) -> bool:
     """Whether a value is an integer of Python or NumPy, and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+
+
+def first_names(names: Iterable[Any], most: int = 10) -> str:
+    """The first names or labels of a list as text for a message; "none" if there are none.
+
+    >>> first_names(["a", "b", "c"], most=2)
+    "'a', 'b', ... (3 in all)"
+    """
+    names = list(names)
+    shown = ", ".join(map(repr, names[:most])) or "none"
+    return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
 
 
 def require_count(name: str, value: Any, least: int = 0, *, none_allowed: bool = False) -> None:
@@ -156,7 +168,7 @@ class Parameters:
         known = self.get_params()
         unknown = [name for name in params if name not in known]
         if unknown:
-            raise ValueError(f"{type(self).__name__} has no parameter {unknown[0]!r}: there are {[*known]}.")
+            raise ValueError(f"{type(self).__name__} has no parameter {unknown[0]!r}: its parameters are {[*known]}.")
         for name, value in params.items():
             setattr(self, name, value)
         return self

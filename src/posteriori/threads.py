@@ -45,8 +45,8 @@ def _blas_libraries() -> list[LibController]:
 
 
 def _limit(library: LibController, n_threads: int) -> None:
-    # threadpoolctl >= 3.7 lets only one thread at a time change the limit of OpenBLAS and ignores all others without
-    # a word; here the last to leave may be another thread than the first to enter
+    # threadpoolctl >= 3.7 lets only one thread at a time change the limit of OpenBLAS and ignores all others
+    # silently; here the last to leave may be another thread than the first to enter
     getattr(library, "_real_set_num_threads", library.set_num_threads)(n_threads)
 
 
@@ -127,7 +127,7 @@ def run_stream(task: Callable[[int, Any], Any], items: Iterator[Any], n_threads:
 def _share(work: Callable[[], None], n_helpers: int, stopped: threading.Event) -> None:
     """Work together with helpers from the pool, who see the caller's context; the first of their errors is raised.
 
-    What NumPy is to do about overflow is part of that context.
+    NumPy's settings for overflow are part of that context.
     """
     helpers: list[Future[None]] = [_pool(os.getpid()).submit(copy_context().run, work) for _ in range(n_helpers)]
     try:

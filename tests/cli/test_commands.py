@@ -286,7 +286,7 @@ def test_mistakes_are_named_in_a_sentence(folder, tmp_path):
     assert "There is no file" in fails("fit", tmp_path / "none.csv", "--target", "y")
     assert "'bill_length_mm'" in fails("fit", train, "--target", "bill_length_mm")
     (tmp_path / "one.csv").write_text("a,y\n1,x\n2,x\n")
-    assert "nothing to tell apart" in fails("fit", tmp_path / "one.csv", "--target", "y")
+    assert "needs two classes" in fails("fit", tmp_path / "one.csv", "--target", "y")
     assert "--keep names 'id'" in fails("predict", stored, folder / "new.csv", "--keep", "id")
     pd.read_csv(folder / "new.csv").drop(columns=["island"]).to_csv(tmp_path / "less.csv", index=False)
     assert "island" in fails("predict", stored, tmp_path / "less.csv")
@@ -294,7 +294,7 @@ def test_mistakes_are_named_in_a_sentence(folder, tmp_path):
     assert "Chinstrap" in fails("decide", stored, folder / "new.csv", "--utility", tmp_path / "u.csv")
     assert "no column 'species', the target of the fit" in fails("evaluate", stored, folder / "new.csv")
     assert "train.csv" in fails("predict", train, folder / "new.csv")
-    assert "no kind that is known" in fails("predict", stored, folder / "new.csv", "--out", tmp_path / "p.xlsx")
+    assert "does not show a known format" in fails("predict", stored, folder / "new.csv", "--out", tmp_path / "p.xlsx")
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".xlsx"] == []
 
 

@@ -347,9 +347,9 @@ def test_rounding_of_probabilities_is_forgiven():
 
 
 def test_utilities_of_other_rows_are_refused():
-    with pytest.raises(ValueError, match="that of 3 rows, and there are 4 probabilities"):
+    with pytest.raises(ValueError, match="matrices for 3 rows, and there are 4 rows"):
         decide(P, Utility(np.zeros((3, 3, 2)), GRANT.states, GRANT.actions))
-    with pytest.raises(ValueError, match="that of 2 rows, and there are 4 probabilities"):
+    with pytest.raises(ValueError, match="matrices for 2 rows, and there are 4 rows"):
         decide(P, OF_ROW, X=np.zeros((2, 5)))
 
 
@@ -359,5 +359,7 @@ def test_a_function_of_the_row_needs_the_rows():
 
 
 def test_a_bare_matrix_is_no_utility():
-    with pytest.raises(TypeError, match=r"utility must be a Utility, got ndarray: Utility\(matrix, states, actions\)"):
+    with pytest.raises(
+        TypeError, match=r"utility must be a Utility, got ndarray: make one with Utility\(matrix, states, actions\)"
+    ):
         decide(P, GRANT.matrix)

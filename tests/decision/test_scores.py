@@ -300,7 +300,7 @@ def test_utilities_and_actions_must_fit_the_truth():
             score(TRUTH, ["grant"], GRANT)
         with pytest.raises(ValueError, match="pass the rows as X"):
             score(TRUTH, TAKEN, OF_AMOUNT)
-        with pytest.raises(ValueError, match="utility is that of 2 rows, and y has 5"):
+        with pytest.raises(ValueError, match="utility has matrices for 2 rows, and y has 5"):
             score(TRUTH, TAKEN, Utility(np.zeros((2, 2, 3)), GRANT.states, GRANT.actions))
 
 

@@ -180,7 +180,7 @@ def test_parameters_by_name(prior):
     changed = prior().set_params(concentration=2.5)
     assert changed == prior(concentration=2.5)
     assert changed.get_params()["concentration"] == 2.5
-    with pytest.raises(ValueError, match=f"{prior.__name__} has no parameter 'width': there are .*'concentration'"):
+    with pytest.raises(ValueError, match=f"{prior.__name__} has no parameter 'width': its .*'concentration'"):
         prior().set_params(width=1)
 
 

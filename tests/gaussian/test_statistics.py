@@ -316,7 +316,7 @@ def test_mean_and_variance_of_all_rows_from_any_scatter(kind):
     np.testing.assert_allclose(found.total_variance(), X.var(axis=0), rtol=1e-13)
     within = np.array([((X[Y == k] - X[Y == k].mean(axis=0)) ** 2).sum(axis=0) for k in range(K - 1)])
     expected = within.sum(axis=0, keepdims=True) if kind == "pooled" else within
-    np.testing.assert_allclose(found.within()[: len(expected)], expected, rtol=1e-12)
+    np.testing.assert_allclose(found.squares_about_means()[: len(expected)], expected, rtol=1e-12)
 
 
 @kinds

@@ -301,7 +301,7 @@ WRONG = {  # values, and what they must be
     "kernel": (["rbf", 1.0, kernels.RBF], "is not a kernel: use None, or a kernel of posteriori.kernels"),
     "likelihood": (["probit", None, 3, ["argmax"]], r"is unknown: use one of \['argmax', 'softmax'\]"),
     "inference": (["laplace", None, 1], r"is unknown: use one of \['ep', 'energy', 'vi'\]"),
-    "power": ([0, 0.0, -0.5, 1.5, np.nan, "half", None, True], r"must lie in \(0, 1\]"),
+    "power": ([0, 0.0, -0.5, 1.5, np.nan, "half", None, True], "must be above 0 and at most 1"),
     "mislabelling": (
         [-0.1, 0.5, 1.0, np.nan, "estimate", None, True],
         r"must be a rate from 0 to below 0.5, or 'learn'",

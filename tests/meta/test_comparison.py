@@ -126,5 +126,5 @@ def test_mistakes_are_named():
         po.compare([], X, Y)
     with pytest.raises(ValueError, match="cv"):
         po.compare(MODELS, X, Y, cv=1)
-    with pytest.raises(ValueError, match="y='kind' names"):
+    with pytest.raises(ValueError, match="y='kind' is not a column"):
         po.compare(MODELS, pd.DataFrame(X, columns=NAMES), "kind")

@@ -354,13 +354,13 @@ def test_draws_need_an_estimator_that_draws():
 def test_utilities_of_other_rows_classes_or_actions_are_refused():
     model = UtilityClassifier(GaussianNB(), PICK).fit(X, Y)
     for method in (model.predict, model.decide):
-        with pytest.raises(ValueError, match="that of 9 rows, and there are 150"):
+        with pytest.raises(ValueError, match="matrices for 9 rows, and there are 150"):
             method(X, EACH[:9])
         with pytest.raises(ValueError, match=r"shape \(150, 2, 4\): 3 states \(rows\) and 4 actions"):
             method(X, EACH[:, :2])
         with pytest.raises(ValueError, match="states that are not classes: 'rose'"):
             method(X, Utility.zero_one([*CLASSES, "rose"]))
-    with pytest.raises(ValueError, match="that of 9 rows, and there are 150"):
+    with pytest.raises(ValueError, match="matrices for 9 rows, and there are 150"):
         model.score(X, Y, utility=EACH[:9])
 
 

@@ -202,7 +202,7 @@ def test_columns_are_fetched_for_scores():
     assert list(dask_column(table, "kind")) == list(frame(X, y, c)["kind"])
     np.testing.assert_array_equal(dask_column(table, table["weight"]), c)
     np.testing.assert_array_equal(dask_column(X, y), y)
-    with pytest.raises(ValueError, match="y='species' names no column of X"):
+    with pytest.raises(ValueError, match="y='species' is not a column of X"):
         dask_column(table, "species")
 
 
@@ -229,7 +229,7 @@ def test_columns_that_are_no_numbers_are_refused_at_once():
     table = cut(frame(X, y, c), 40)
     raises("Column 'kind' of X has dtype .*string and must hold numbers: .*TableEncoder", table, table["kind"])
     raises("X has dtype <U1 .*TableEncoder", da.from_array(np.array([["a"], ["b"]])), np.array([0, 1]))
-    raises("no column beside target", table[["kind"]])
+    raises("no columns other than target", table[["kind"]])
     raises("names that are strings", dd.from_pandas(pd.DataFrame({0: [1.0, 2.0]}), npartitions=1), np.array([0, 1]))
 
 
@@ -264,7 +264,7 @@ def test_x_and_y_of_different_rows_are_refused():
 def test_labels_and_weights_that_cannot_be_used_are_refused():
     X, y, c, _ = data()
     table = frame(X, y, c)
-    raises("names no column of X, whose columns are 'x0'", cut(table, 40), "species")
+    raises("is not a column of X, whose columns are 'x0'", cut(table, 40), "species")
     raises("y='kind' names a column, but X is a Dask array", da.from_array(X), "kind")
     raises(r"with Dask it must be one value for each row", da.from_array(X), np.eye(K)[y])
     raises(r"with Dask it must be one value for each row", da.from_array(X), da.from_array(np.eye(K)[y]))

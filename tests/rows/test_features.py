@@ -378,7 +378,7 @@ def test_a_column_of_no_table():
 
 @tables
 def test_an_unknown_column(table):
-    with pytest.raises(ValueError, match="sample_weight='w' names no column of X, whose columns are 'length', 'depth'"):
+    with pytest.raises(ValueError, match="sample_weight='w' is not a column of X, whose columns are 'length', 'depth'"):
         column(table(COLUMNS), "w", argument="sample_weight")
 
 

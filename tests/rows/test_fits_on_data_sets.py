@@ -267,7 +267,7 @@ def test_a_missing_value_is_named_with_its_row():
 @pytest.mark.parametrize(
     ("given", "options", "said"),
     [
-        (features(TABLE), {"y": "species"}, "'species' names no column"),
+        (features(TABLE), {"y": "species"}, "'species' is not a column"),
         (features(TABLE), {"y": TABLE["kind"].to_numpy()}, "must be the name of one of its columns, got ndarray"),
         (features(TABLE), {"y": "kind", "sample_weight": np.ones(N)}, "sample_weight must be the name"),
         (TABLE.append_column("t", TABLE["kind"]), {"y": "kind"}, "Column 't' of X has dtype string"),
@@ -275,7 +275,7 @@ def test_a_missing_value_is_named_with_its_row():
         (with_column("kind", ["ash"] * N), {"y": "kind"}, "one class only"),
         (with_column("kind", np.linspace(0, 1, N)), {"y": "kind"}, "continuous"),
         (features(TABLE).slice(0, 0), {"y": "kind"}, "0 sample"),
-        (features(TABLE).select(["kind"]), {"y": "kind"}, "needs at least one feature"),
+        (features(TABLE).select(["kind"]), {"y": "kind"}, "pass at least one feature"),
     ],
     ids=["no column", "array", "weights", "text", "missing", "one class", "continuous", "no rows", "no features"],
 )

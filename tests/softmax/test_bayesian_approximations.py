@@ -241,7 +241,7 @@ def test_better_approximations_need_a_full_posterior(structure, approximation):
 def test_kronecker_needs_a_prior_that_treats_classes_alike():
     X, y = simulated(100)
     prior = GaussianPrior(precision=np.arange(1.0, 13.0).reshape(3, 4))
-    with pytest.raises(ValueError, match="treats all classes alike: use posterior='full' or 'diagonal'"):
+    with pytest.raises(ValueError, match="treats all classes equally: use posterior='full' or 'diagonal'"):
         BayesianSoftmaxRegression(prior, posterior="kronecker").fit(X, y)
     BayesianSoftmaxRegression(prior, posterior="diagonal").fit(X, y)
 

@@ -122,7 +122,7 @@ BAD_DATA = {
     "no target": ({"y": None}, "requires y to be passed"),
     "lengths": ({"y": Y[:-1]}, "X has 150 rows, y has 149"),
     "continuous": ({"y": Y + 0.5}, "Unknown label type: continuous"),
-    "no such column": ({"X": pd.DataFrame(BY_NAME), "y": "species"}, "y='species' names no column of X"),
+    "no such column": ({"X": pd.DataFrame(BY_NAME), "y": "species"}, "y='species' is not a column of X"),
     "negative weight": ({"sample_weight": np.r_[-1.0, np.ones(149)]}, "sample_weight is -1.0 in row 0"),
     "NaN weight": ({"sample_weight": np.r_[np.nan, np.ones(149)]}, "sample_weight is nan in row 0"),
     "zero weights": ({"sample_weight": np.zeros(150)}, "weight"),

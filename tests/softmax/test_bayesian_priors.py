@@ -315,7 +315,7 @@ def test_an_evidence_search_that_ends_early_warns_and_says_where(monkeypatch):
 
     real = evidence.maximise_evidence
     monkeypatch.setattr(evidence, "maximise_evidence", lambda *given: real(*given) and False)
-    with pytest.warns(ConvergenceWarning, match="ended before its top"):
+    with pytest.warns(ConvergenceWarning, match="has not reached it"):
         model = BayesianSoftmaxRegression("ard").fit(X, Y)
     assert model.solution_.evidence_converged is False
     assert model.solution_.evidence_path

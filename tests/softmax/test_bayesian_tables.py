@@ -170,7 +170,7 @@ def test_effects_scale_with_units(laplace):
 def test_wrong_arguments(laplace):
     with pytest.raises(ValueError, match="coding='dummy' is unknown: use 'symmetric', 'reference' or 'sum'"):
         laplace.summary("dummy")
-    with pytest.raises(ValueError, match=r"'rosa' is not a class of this model: there are .*setosa"):
+    with pytest.raises(ValueError, match=r"'rosa' is not a class of this model: its classes are .*setosa"):
         laplace.summary("reference", reference="rosa")
     with pytest.raises(ValueError, match="'rosa' is not a class"):
         laplace.contrast("rosa", "setosa")

@@ -367,8 +367,8 @@ def test_what_cannot_be_chosen_without_rows_is_said(
     with pytest.raises(ValueError, match="none of the earlier rows were kept") as caught:
         other.partial_fit(X, Y)
     assert str(caught.value) == (
-        f"{chosen} chosen by left-out rows, but none of the earlier rows were kept: neither a stored model keeps rows, "
-        f"nor one that chose nothing by them. Fit all rows again, or set {instead}."
+        f"{chosen} chosen by left-out rows, but none of the earlier rows were kept: a model from a file has no rows, "
+        f"and a model keeps rows only if it needs them for such a choice. Fit all rows again, or set {instead}."
     )
     enough = {"covariance": "tied", "prior": "evidence"}  # what is said to do is enough
     other.set_params(**{name: value for name, value in enough.items() if name in instead})

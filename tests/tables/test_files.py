@@ -73,7 +73,7 @@ def test_standard_output(capfdbinary):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.xlsx", b"PK", "no kind that is known by its name: use one of .csv"),
+        ("t.xlsx", b"PK", "does not show a known format: use one of .csv"),
         ("t.parquet", b"no such thing", "t.parquet cannot be read as parquet"),
         ("t.csv", b"", "t.csv is empty"),
         ("t.csv", b"a,b\n", "t.csv has no rows"),
@@ -101,7 +101,7 @@ def test_files_that_are_not_there(tmp_path):
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):
-    with pytest.raises(ValueError, match="no kind that is known"):
+    with pytest.raises(ValueError, match="does not show a known format"):
         write_file(TABLE, str(tmp_path / "t.xlsx"))
     with pytest.raises(ValueError, match="Out of range"):
         write_file(pa.table({"a": [float("inf")]}), str(tmp_path / "t.jsonl"))

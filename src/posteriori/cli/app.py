@@ -12,7 +12,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", pretty_exce
 
 
 class Markup(StrEnum):
-    """How text is written."""
+    """Formats of text."""
 
     markdown = "markdown"
     latex = "latex"
@@ -30,7 +30,7 @@ class ModelName(StrEnum):
 
 
 class Form(StrEnum):
-    """How tables are written."""
+    """Formats of tables."""
 
     csv = "csv"
     parquet = "parquet"

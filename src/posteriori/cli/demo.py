@@ -23,7 +23,7 @@ FEATURES = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g
 
 
 WORTH_OF_MEASURING_AGAIN = 0.95
-"""A right name is worth 1, a wrong one 0."""
+"""The utility of measuring again, where a right name is worth 1 and a wrong one 0."""
 
 
 def run(report: Path | None) -> None:
@@ -78,7 +78,7 @@ def load_penguins() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def certificate_table(model: SoftmaxRegression, seconds: float) -> Table:
-    """How far the fit can be from the optimum, and what it cost."""
+    """The largest distance of the fit from the optimum, and the cost of the fit."""
     solution = model.solution_
     bound = "none" if solution.gap_bound is None else f"{solution.gap_bound:.1e}"
     table = plain_table("", "", "")
@@ -149,7 +149,7 @@ def prediction_table(model: BayesianSoftmaxRegression, test: pd.DataFrame) -> Ta
 
 
 def decision_table(model: BayesianSoftmaxRegression, test: pd.DataFrame, utility: Utility) -> Table:
-    """How often each action is the best, and what that was worth beside naming every penguin."""
+    """The number of penguins for which each action is the best, and its worth beside that of naming each of them."""
     decisions = decide(model.predict_proba(test), utility, classes=model.classes_)
     table = plain_table("action", "penguins", "realised utility")
     for action in utility.actions:

@@ -23,7 +23,7 @@ from posteriori.storage import save
 from posteriori.tables.files import read_files
 
 _MOST_CLASSES = 12
-"""Shown one by one."""
+"""The most classes that are shown one by one."""
 _MOST_SCORED = 50_000
 """Rows of the fit whose predictions are scored."""
 
@@ -73,7 +73,7 @@ def _read(tables: Sequence[str], target: str, weight: str | None, drop: Sequence
 
 
 def _count_values(table: pa.Table, column: str) -> dict[Any, int]:
-    """How often each value of a column occurs, in the order of the values."""
+    """The number of rows with each value of a column, in the order of the values."""
     found = pc.value_counts(table[column])
     pairs = zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
     return dict(sorted(pairs, key=lambda pair: (str(type(pair[0])), pair[0])))
@@ -82,7 +82,10 @@ def _count_values(table: pa.Table, column: str) -> dict[Any, int]:
 def _require_classes(counts: dict[Any, int], table: pa.Table, target: str) -> None:
     """Raise unless the target looks like a set of classes."""
     if len(counts) < 2:
-        raise ValueError(f"{target!r} has one value only, {next(iter(counts))!r}: there is nothing to tell apart.")
+        raise ValueError(
+            f"{target!r} has one value only, {next(iter(counts))!r}, and a classifier needs two classes: choose "
+            "another column."
+        )
     if pa.types.is_floating(table[target].type) and any(name != round(name) for name in counts):
         raise ValueError(f"{target!r} holds numbers with fractions, which are not classes: choose another column.")
     if len(counts) > 0.5 * table.num_rows and len(counts) > 20:
@@ -106,7 +109,7 @@ def _fit(name: str, table: pa.Table, target: str, weight: str | None, seed: int)
 
 
 def _summary(model: Any, table: pa.Table, counts: dict[Any, int], target: str, seed: int) -> dict[str, Any]:
-    """What was fitted to what, in plain values."""
+    """The summary of a fit in plain values: the data, the model and its scores."""
     rows = table
     if table.num_rows > _MOST_SCORED:
         chosen = np.random.default_rng(seed).choice(table.num_rows, _MOST_SCORED, replace=False)

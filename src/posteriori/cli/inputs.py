@@ -73,7 +73,7 @@ def require_columns(table: pa.Table, names: Sequence[str], argument: str) -> Non
     if absent:
         raise ValueError(
             f"{argument} names {', '.join(map(repr, absent))}, and the table has the columns "
-            f"{', '.join(map(repr, table.column_names))}."
+            f"{', '.join(map(repr, table.column_names))}: name columns of the table."
         )
 
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["error_sentence", "errors_as_sentences", "plain_table", "print_json", "print_note", "result_console"]
 
 _ERRORS_OF_INPUT = (ValueError, TypeError, OSError, ImportError, FloatingPointError)
-"""What a user can mend: arguments, files, packages, and numbers beyond what can be computed with."""
+"""Errors that a user can correct: arguments, files, packages, and numbers too large to compute with."""
 _ADVICE = "This should not have happened: run the command again with --debug to see where, and please report it."
 
 
 @contextmanager
 def errors_as_sentences(debug: bool) -> Iterator[None]:
-    """Turn errors into a sentence and an exit code: 2 for what the user can mend, 1 for what is our fault."""
+    """Turn errors into a sentence and an exit code: 2 for what the user can correct, 1 for our own faults."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         try:

@@ -48,9 +48,10 @@ def _encoded(model: Any, table: pa.Table) -> Any:
 
 def _method(model: Any, method: str, option: str) -> Any:
     """The method of the classifier, or an error that names the option that needs it."""
-    last = model[-1] if hasattr(model, "steps") else model
-    if not hasattr(last, method):
+    classifier = model[-1] if hasattr(model, "steps") else model
+    if not hasattr(classifier, method):
         raise ValueError(
-            f"{option} needs a posterior, and {type(last).__name__} has none: fit with --model bayes, gaussian or gp."
+            f"{option} needs a posterior, and {type(classifier).__name__} has none: fit with --model bayes, gaussian "
+            "or gp."
         )
-    return getattr(last, method)
+    return getattr(classifier, method)

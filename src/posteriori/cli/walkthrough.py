@@ -24,7 +24,7 @@ def run(format: str, digits: int, alpha: float, out: Path | None) -> None:
 
 
 def _sentence(error: Exception, out: Path | None) -> str:
-    """What went wrong; the operating system's words without the temporary name."""
+    """The message of an error; that of the operating system without the temporary name."""
     if isinstance(error, OSError):
         return f"{out} cannot be written: {error.strerror}."
     return str(error)

@@ -1,11 +1,11 @@
 r"""Prediction sets with guaranteed coverage: split conformal prediction.
 
-A score s(x, k) says how ill class k suits row x. With the scores of n calibration rows at their true classes, and q the
-k-th smallest of them, k = ceil((n + 1)(1 - alpha)), the set {k : s(x, k) <= q} holds the true class of a new row with
-probability at least 1 - alpha, whatever the classifier, provided that rows are exchangeable and the calibration rows
-were used for nothing else. With ties broken at random the number covered in a test follows a beta-binomial law exactly.
-Here the numbers that break ties are drawn for calibration rows, and made of the digits of their probabilities for new
-ones, so that a row gets the same set in any batch: rows with exactly the same probabilities share their fate.
+A score s(x, k) says how badly class k fits row x. With the scores of n calibration rows at their true classes, and q
+the r-th smallest of them, r = ceil((n + 1)(1 - alpha)), the set {k : s(x, k) <= q} holds the true class of a new row
+with probability at least 1 - alpha, whatever the classifier, provided that rows are exchangeable and the calibration
+rows were used for nothing else. With ties broken at random the number covered in a test follows a beta-binomial law
+exactly. Here the numbers that break ties are drawn for calibration rows, and made of the digits of their probabilities
+for new ones, so that a row gets the same set in any batch: rows with equal probabilities get the same set.
 
 Scores: "lac", 1 - p_k, gives the smallest sets; "aps", the probability of all classes more probable than k plus a
 random share of p_k itself, gives sets that grow with the difficulty of the row.
@@ -55,7 +55,7 @@ class PredictionSets:
     members : ndarray of bool (n, K)
     classes : ndarray (K,)
     alpha : float
-        Most that the true class is missed, in the long run.
+        The largest share of rows whose true class is missed, in the long run.
     """
 
     members: np.ndarray
@@ -82,7 +82,9 @@ class PredictionSets:
         """Share of rows whose true class is in their set."""
         codes = codes_of(y, self.classes)
         if len(codes) != len(self.members):
-            raise ValueError(f"There are {len(self.members)} sets, and {len(codes)} labels.")
+            raise ValueError(
+                f"There are {len(self.members)} sets and {len(codes)} labels: pass one label for each set."
+            )
         return float(self.members[np.arange(len(codes)), codes].mean())
 
 
@@ -96,8 +98,8 @@ def calibrate(P: Any, codes: np.ndarray, *, score: Score = "lac", by_class: bool
         raise ValueError(f"score={score!r} is unknown: use 'lac' or 'aps'.")
     codes = np.asarray(codes)
     if codes.shape != (len(P),):
-        raise ValueError(f"There are {len(P)} rows of probabilities, and {codes.shape} classes for them.")
-    rng = np.random.default_rng(seed)  # a number for every row: rows alike in their probabilities are still many
+        raise ValueError(f"codes have shape {codes.shape}, and there are {len(P)} rows: pass one code for each row.")
+    rng = np.random.default_rng(seed)  # a number for every row: many rows may have equal probabilities
     scores, ties = _scores(P, score, rng.random(len(P)), rng.random(len(P)))
     at = np.arange(len(codes))
     own, tie = scores[at, codes], ties[at, codes]
@@ -119,7 +121,10 @@ def prediction_sets(P: Any, calibration: Calibration, alpha: float, classes: Any
     P = distributions(P)
     labels = np.asarray(classes)
     if labels.shape != (P.shape[1],):
-        raise ValueError(f"classes have shape {labels.shape}, and there are {P.shape[1]} columns of probabilities.")
+        raise ValueError(
+            f"classes have shape {labels.shape}, and there are {P.shape[1]} columns of probabilities: pass one class "
+            "for each column."
+        )
     scores, ties = _scores(P, calibration.score, _uniform(P, calibration.seed), _uniform(P, calibration.seed + 1))
     members = np.empty(P.shape, dtype=bool)
     for k in range(P.shape[1]):

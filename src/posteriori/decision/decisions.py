@@ -26,14 +26,14 @@ _SUM_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Decisions:
-    """What to do, row by row.
+    """The decisions for all rows.
 
     Attributes
     ----------
     actions : ndarray (n,)
         Names of the best actions; of equally good ones the first.
     codes : ndarray of int (n,)
-        Their places among the utility's actions.
+        The places of the best actions among the utility's actions.
     expected_utility : ndarray (n, A)
     margin : ndarray (n,)
         By how much the best action is better than the second best; infinite if there is only one.
@@ -84,12 +84,17 @@ def decide(probabilities: Any, utility: Utility, *, classes: Any = None, X: Any 
     array(['grant', 'refuse'], dtype='<U6')
     """
     if not isinstance(utility, Utility):
-        raise TypeError(f"utility must be a Utility, got {type(utility).__name__}: Utility(matrix, states, actions).")
+        raise TypeError(
+            f"utility must be a Utility, got {type(utility).__name__}: make one with Utility(matrix, states, actions)."
+        )
     samples = None if draws is None else _draws(draws)
     P, names = _probabilities(probabilities, samples)
     K = len(utility.states)
     if P.shape[1] != K:
-        raise ValueError(f"probabilities have {P.shape[1]} columns, and the utility has {K} states.")
+        raise ValueError(
+            f"probabilities have {P.shape[1]} columns, and the utility has {K} states: one column "
+            "for each state is needed."
+        )
     if samples is not None and samples.shape[1:] != P.shape:
         raise ValueError(f"draws have shape {samples.shape}: (S, {P.shape[0]}, {K}) is needed.")
     return _decisions(P, _utility_of_rows(utility, names if classes is None else classes, X, len(P)), samples)
@@ -115,7 +120,10 @@ def _utility_of_rows(utility: Utility, classes: Any, X: Any, n: int) -> Utility:
         utility = Utility(utility.of_rows(X), utility.states.tolist(), utility.actions.tolist())
     assert utility.matrix is not None
     if utility.matrix.ndim == 3 and len(utility.matrix) != n:
-        raise ValueError(f"The utility is that of {len(utility.matrix)} rows, and there are {n} probabilities.")
+        raise ValueError(
+            f"The utility has matrices for {len(utility.matrix)} rows, and there are {n} rows of probabilities: pass "
+            "one matrix for each row, or one for all."
+        )
     return utility
 
 

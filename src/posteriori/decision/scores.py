@@ -49,9 +49,9 @@ def log_loss(y: Any, log_proba: Any, *, classes: Any = None, sample_weight: Any 
     ----------
     y : array (n,) of labels
     log_proba : array (n, K)
-        As of `predict_log_proba`.
+        Log-probabilities, such as those of `predict_log_proba`.
     classes : sequence of K labels, optional
-        Of the columns; the sorted labels of y if left out.
+        The classes of the columns; the sorted labels of y if left out.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def brier_split(y: Any, proba: Any, *, classes: Any = None, sample_weight: Any =
     y : array (n,) of labels
     proba : array (n, K)
     classes : sequence of K labels, optional
-        Of the columns; the sorted labels of y if left out.
+        The classes of the columns; the sorted labels of y if left out.
     sample_weight : array (n,), optional
 
     Returns
@@ -194,7 +194,7 @@ def calibration_error(
     y : array (n,) of labels
     proba : array (n, K)
     kind : {"top", "class"}
-        Of the most probable class alone, or the mean over all classes.
+        The error of the most probable class alone, or the mean over all classes.
     n_bins : int
     strategy : {"quantile", "uniform"}
         Bins of equal weight or of equal width.
@@ -203,7 +203,7 @@ def calibration_error(
     n_bootstrap : int
         Resamples of the rows for the interval; without any both its ends are the corrected error.
     level : float
-        Of the interval.
+        The level of the interval.
     random_state : int
 
     Returns
@@ -303,7 +303,10 @@ def interval_coverage(truth: Any, lower: Any, upper: Any, *, sample_weight: Any 
     """Share of true values that lie within their intervals; all of one shape, with a weight for each row."""
     truth, lower, upper = (np.asarray(values, dtype=np.float64) for values in (truth, lower, upper))
     if not truth.shape == lower.shape == upper.shape:
-        raise ValueError(f"truth, lower and upper have shapes {truth.shape}, {lower.shape} and {upper.shape}.")
+        raise ValueError(
+            f"truth, lower and upper have shapes {truth.shape}, {lower.shape} and {upper.shape}: equal shapes "
+            "are needed."
+        )
     inside = ((lower <= truth) & (truth <= upper)).reshape(len(truth), -1).mean(axis=1)
     return float(np.average(inside, weights=sample_weight))
 
@@ -315,13 +318,16 @@ def _utilities(y: Any, utility: Utility, X: Any) -> tuple[np.ndarray, np.ndarray
     U = utility.of_rows(X) if utility.function is not None else utility.matrix
     assert U is not None
     if U.ndim == 3 and len(U) != len(states):
-        raise ValueError(f"The utility is that of {len(U)} rows, and y has {len(states)}.")
+        raise ValueError(
+            f"The utility has matrices for {len(U)} rows, and y has {len(states)}: pass one matrix for each row, or "
+            "one for all."
+        )
     return U, states
 
 
 def _at(U: np.ndarray, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
     if len(actions) != len(states):
-        raise ValueError(f"y has {len(states)} rows, and there are {len(actions)} actions.")
+        raise ValueError(f"y has {len(states)} rows, and there are {len(actions)} actions: pass one for each row.")
     return U[states, actions] if U.ndim == 2 else U[np.arange(len(states)), states, actions]
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from posteriori.parameters import first_names
+
 __all__ = ["Utility", "action_places", "codes_of", "places"]
 
 Names = Sequence[Any] | np.ndarray
@@ -227,7 +229,7 @@ def codes_of(labels: Any, classes: np.ndarray, *, argument: str = "y", among: st
         return np.array([index[label] for label in values.ravel().tolist()], dtype=np.intp)
     except KeyError as error:
         raise ValueError(
-            f"{argument} holds {error.args[0]!r}, which is not among the {among} {_list(classes.tolist())}."
+            f"{argument} holds {error.args[0]!r}, which is not among the {among} {first_names(classes.tolist(), 5)}."
         ) from None
 
 
@@ -310,15 +312,8 @@ def _matched(states: np.ndarray, classes: np.ndarray) -> np.ndarray:
     unknown = [name for name in states.tolist() if str(name) not in set(map(str, classes.tolist()))]
     raise ValueError(
         "The states of the utility do not match the classes: classes without a row in the utility: "
-        f"{_list(missing)}; states that are not classes: {_list(unknown)}."
+        f"{first_names(missing, 5)}; states that are not classes: {first_names(unknown, 5)}."
     )
-
-
-def _list(names: Iterable[Any], most: int = 5) -> str:
-    names = list(names)
-    if not names:
-        return "none"
-    return ", ".join(map(repr, names[:most])) + (f", ... ({len(names)} in all)" if len(names) > most else "")
 
 
 def _few(names: np.ndarray) -> str:

@@ -220,7 +220,7 @@ def _prior(x: np.ndarray, structure: Structure, D: int, N: float) -> WishartPrio
 
 
 def _weakest(structure: Structure, statistics: ClassStatistics) -> WishartPrior:
-    """No prior but the ridge, so that singular classes can be compared as well."""
+    """The prior that is nothing but a ridge, so that singular classes can be compared too."""
     level = structure.ridge * statistics.counts.sum() / len(statistics.counts)
     return WishartPrior(0.0, 0.0, structure.isotropic(level, statistics.means.shape[1]), 0.0)
 

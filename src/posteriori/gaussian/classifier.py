@@ -25,7 +25,7 @@ from posteriori.rows.engines import read_for_fit, read_for_prediction, read_labe
 from posteriori.rows.features import Features
 from posteriori.rows.products import as_dense, logits
 from posteriori.rows.schema import check_features, copy_features, remember_features
-from posteriori.rows.target import Target
+from posteriori.rows.target import Target, classes_of_call
 from posteriori.softmax.regression import SoftmaxRegression
 from posteriori.threads import one_blas_thread, usable_threads
 
@@ -77,9 +77,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     prior_ : NormalInverseWishartPrior, RidgePrior or None
         As used, in the data's units: passed back, it gives the same fit.
     log_evidence_ : float
-        log p(X, y) under `prior_`. With "predictive" that prior owes its pooled part to the same rows: this is then no
-        marginal likelihood to compare with others; with "evidence" it is. For "mle" and `RidgePrior`, which have no
-        proper prior, Schwarz's approximation (BIC).
+        log p(X, y) under `prior_`. With "predictive" the pooled part of that prior comes from the same rows, so that
+        this is not a marginal likelihood to compare with others; with "evidence" it is. For "mle" and `RidgePrior`,
+        which have no proper prior, it is Schwarz's approximation (BIC).
     solution_ : GaussianSolution
         Structure, scores of the structures, hyperparameters, ridges.
     fitted_ : GaussianFit
@@ -171,9 +171,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> GaussianClassifier:
         """Add rows to those seen so far, by `fit` or `partial_fit`: the result is that of all rows at once.
 
-        Statistics merge exactly, in any order, and that is all a call does. The prior and the structure are chosen anew
-        when the fit is next read, by a prediction or an attribute such as `means_`. For that a random sample of at
-        most 4,000 rows is kept.
+        Statistics merge exactly, in any order, and that is all a call does. The prior and the structure are chosen
+        again when the fit is next read, by a prediction or an attribute such as `means_`. For that a random sample of
+        at most 4,000 rows is kept.
 
         Parameters
         ----------
@@ -188,12 +188,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """
         validate_gaussian(self)
         seen: SeenRows | None = getattr(self, "seen_", None)
-        if seen is not None and classes is not None and list(np.unique(classes)) != list(self.classes_):
-            raise ValueError(
-                f"classes={list(classes)!r} differ from those of the first call, {list(self.classes_)!r}: pass the "
-                "same ones, or None."
-            )
-        declared = self.classes_ if seen is not None else classes if classes is not None else self.classes
+        declared = classes_of_call(None if seen is None else self.classes_, classes, self.classes)
         features, target, named = read_for_fit(X, y, sample_weight, declared, None, device=self.device)
         if seen is not None:
             check_features(self, features)
@@ -306,7 +301,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return F if np.isfinite(F).all() else self._joint_of(features)
 
     def _map_rows(self, features: Features, finish: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
-        """Logits, (K, n), by products with coefficients alone where they are linear in x."""
+        """The logits, (K, n), by products with coefficients alone where they are linear in x."""
         linear, origin = self.fitted_.densities.linear(), self.fitted_.densities.origin
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
             far = linear is not None and np.abs(linear[0] @ origin).max() > _FAR
@@ -384,7 +379,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         before = seen.statistics
         if not before.holds(new.kind):
             raise ValueError(
-                f"covariance={self.covariance!r} needs more than is known of the earlier rows, of which only the "
+                f"covariance={self.covariance!r} cannot be fitted to the earlier rows, of which only the "
                 f"{SCATTERS[before.kind].contents} was kept: fit all rows again."
             )
         if seen.kept.n_seen > 0 and len(seen.kept.codes) == 0:
@@ -406,9 +401,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         if sought:
             raise ValueError(
                 f"{' and '.join(sought)} {'is' if len(sought) == 1 else 'are'} chosen by left-out rows, but "
-                "none of the earlier rows were kept: neither a stored model keeps rows, nor one that chose nothing by "
-                "them. "
-                f"Fit all rows again, or set {' and '.join(sought.values())}."
+                "none of the earlier rows were kept: a model from a file has no rows, and a model keeps rows only if "
+                f"it needs them for such a choice. Fit all rows again, or set {' and '.join(sought.values())}."
             )
 
     def _rng(self) -> np.random.Generator:

@@ -51,7 +51,7 @@ class ClassDensities:
     weights : ndarray (J, D, D), (K, D) or (K, 1)
         A_k, or the squares of its diagonal.
     factors : ndarray (K,)
-        By which q of a matrix is multiplied: classes that share A may still differ in this.
+        Factors by which q of a matrix is multiplied: classes that share A may still differ in this.
     """
 
     structure: str

@@ -28,6 +28,7 @@ from posteriori.gaussian.ridge import ridge_mode
 from posteriori.gaussian.settings import GaussianSettings
 from posteriori.gaussian.statistics import ClassStatistics
 from posteriori.gaussian.structures import structures_for
+from posteriori.parameters import first_names
 from posteriori.solvers.solution import FitRecord, Status
 from posteriori.threads import one_blas_thread
 
@@ -39,7 +40,7 @@ MOST_SCATTER = 5e7
 
 @dataclass(frozen=True)
 class GaussianSolution(FitRecord):
-    """How a Gaussian classifier was fitted.
+    """The record of a fit of a Gaussian classifier.
 
     Attributes
     ----------
@@ -51,11 +52,11 @@ class GaussianSolution(FitRecord):
         By how much the score of the chosen structure is below that of the next best; negative where a simpler one was
         chosen that is as good within a standard error.
     hyperparameters : dict of str to float
-        Of a prior that was sought: `kappa`, the rows that its mean is worth; `dof`, the degrees of freedom of its own
-        predictive; `pooled` and `spread`, its covariance in multiples of that within classes and of the variances of
-        all rows.
+        Hyperparameters of a prior that was chosen: `kappa`, the rows that its mean is worth; `dof`, the degrees of
+        freedom of its own predictive; `pooled` and `spread`, its covariance in multiples of that within classes and of
+        the variances of all rows.
     ridges : dict of class to float
-        Added to the variances of classes that are singular under maximum likelihood, in units of those of all rows.
+        Numbers added to the variances of singular classes under maximum likelihood, in units of those of all rows.
     n_left_out : int
         Rows that were left out in turn.
     n_evaluations : int
@@ -63,7 +64,7 @@ class GaussianSolution(FitRecord):
     converged : bool
         False where the means and covariances of a `RidgePrior` had not settled.
     n_passes : int
-        Over the data.
+        The number of passes over the data.
     """
 
     structure: str
@@ -79,17 +80,17 @@ class GaussianSolution(FitRecord):
     seconds: float | None = field(default=None, repr=False, compare=False)
 
     objective: ClassVar[None] = None
-    """The fit is in closed form."""
+    """None, as the fit is in closed form."""
     trace: ClassVar[tuple[()]] = ()
 
     @property
     def status(self) -> Status:
-        """How the fit ended."""
+        """The status with which the fit ended."""
         return Status.CONVERGED if self.converged else Status.ITERATION_LIMIT
 
     @property
     def n_iter(self) -> int:
-        """Priors tried."""
+        """The number of priors tried."""
         return self.n_evaluations
 
 
@@ -100,7 +101,7 @@ class GaussianFit:
     Attributes
     ----------
     densities : ClassDensities
-        What predictions are made with.
+        The densities with which predictions are made.
     means, covariances, class_prior : ndarray
         The parameters, in the units of the data.
     prior : NormalInverseWishartPrior, RidgePrior or None
@@ -170,7 +171,7 @@ def _warn_if_unsound(solution: GaussianSolution) -> None:
     ridges = solution.ridges
     if ridges:
         warnings.warn(
-            f"The covariance of {_listed(list(ridges))} is singular: {max(ridges.values()):g} of all rows' variances "
+            f"The covariance of {first_names(ridges, 5)} is singular: {max(ridges.values()):g} of all rows' variances "
             "was added to its diagonal (solution_.ridges). Use estimate='bayes' or 'map', which need no ridge.",
             SingularWarning,
             stacklevel=5,
@@ -184,16 +185,10 @@ def _warn_if_unsound(solution: GaussianSolution) -> None:
         )
 
 
-def _listed(labels: list[Any], most: int = 5) -> str:
-    """The first labels, for a message."""
-    shown = ", ".join(repr(label) for label in labels[:most])
-    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in all)"
-
-
 def fit_gaussian(
     statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings, classes: np.ndarray
 ) -> GaussianFit:
-    """The fit: structure and prior are chosen where they are left open, and all else follows from them."""
+    """The fit: structure and prior are chosen where they are left open; everything else follows from them."""
     frequencies = settings.frequencies(statistics.counts)
     class_prior = frequencies / frequencies.sum()
     if isinstance(settings.prior, RidgePrior):
@@ -271,7 +266,7 @@ def _gaussian(
     settings: GaussianSettings,
     solution: GaussianSolution,
 ) -> GaussianFit:
-    """Densities at one estimate; for want of a prior on the covariances the evidence is Schwarz's approximation."""
+    """Densities at one estimate; without a prior on the covariances the evidence is Schwarz's approximation."""
     densities = class_densities(belief, "mle", _log(class_prior), standardised.origin, 1.0 / standardised.unit)
     means, covariances = _parameters(belief, "mle", standardised)
     K, D = means.shape

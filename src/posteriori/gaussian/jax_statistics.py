@@ -1,4 +1,4 @@
-"""The statistics of Gaussian classes in JAX: for rows that lie on a card."""
+"""The statistics of Gaussian classes in JAX, for rows on a GPU."""
 
 from __future__ import annotations
 

@@ -48,13 +48,13 @@ class LeftOut:
     Attributes
     ----------
     Z : ndarray (n, D)
-        In the coordinates of the statistics; NaN is missing.
+        The rows in the coordinates of the statistics; NaN is missing.
     codes : ndarray of int (n,)
-        Their classes.
+        Classes of the rows.
     removed : ndarray (n,)
-        How much of each is taken away, at most one.
+        The weight of each row that is taken away, at most one.
     weights : ndarray (n,)
-        How much each counts in the score.
+        The weight of each row in the score.
     """
 
     Z: np.ndarray

@@ -38,7 +38,7 @@ _CLOSE = 0.999
 
 
 class Scatter(ABC):
-    """How the squares of the rows are kept.
+    """A layout in which the squares of the rows are kept.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Scatter(ABC):
 
     @abstractmethod
     def of_matrices(self, scatter: np.ndarray) -> np.ndarray:
-        """What this layout keeps of a matrix for each class, (K, D, D)."""
+        """The part of a matrix for each class, (K, D, D), that this layout keeps."""
 
 
 class _Matrices(Scatter):
@@ -194,7 +194,7 @@ class _Variances(Scatter):
 
 
 SCATTERS: dict[Kind, Scatter] = {"full": _Matrices(), "pooled": _PooledMatrix(), "diagonal": _Variances()}
-"""How the squares are kept, by kind."""
+"""The layouts of the squares, by kind."""
 
 
 @dataclass(frozen=True)
@@ -243,9 +243,9 @@ class ClassStatistics:
         """Variance of all rows about their mean, (D,)."""
         total = self.present.sum(axis=0)
         between = (self.present * (self.means - self.grand_mean()) ** 2).sum(axis=0)
-        return (self.within().sum(axis=0) + between) / np.where(total > 0.0, total, 1.0)
+        return (self.squares_about_means().sum(axis=0) + between) / np.where(total > 0.0, total, 1.0)
 
-    def within(self) -> np.ndarray:
+    def squares_about_means(self) -> np.ndarray:
         """Sums of squares about the class means: (K, D), or (1, D) where they are pooled."""
         return SCATTERS[self.kind].variances(self.scatter)
 
@@ -261,7 +261,7 @@ class ClassStatistics:
         return kind == self.kind or SCATTERS[self.kind].by_class
 
     def reduced(self, kind: Kind) -> ClassStatistics:
-        """With less detail: from full scatter to pooled or diagonal."""
+        """The statistics with less detail: from full scatter to pooled or diagonal."""
         if kind == self.kind:
             return self
         assert self.holds(kind)
@@ -286,7 +286,7 @@ def class_statistics(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int
 
 
 def _about_one_origin(X: np.ndarray, Y: np.ndarray, c: np.ndarray | None, K: int, kind: Kind) -> ClassStatistics | None:
-    """All classes about one row, by two products; None where that would lose digits, or values are missing."""
+    """The statistics of all classes about one row; None where that would lose digits, or values are missing."""
     shares = np.eye(K).take(Y, axis=0) if Y.ndim == 1 else Y
     if c is not None:
         shares = shares * c[:, None]
@@ -303,7 +303,7 @@ def _about_one_origin(X: np.ndarray, Y: np.ndarray, c: np.ndarray | None, K: int
 
 
 def _of_labels(X: np.ndarray, y: np.ndarray, c: np.ndarray | None, K: int, kind: Kind) -> ClassStatistics:
-    """Rows are brought in the order of their classes: each class is then one slice."""
+    """The statistics of rows with hard labels: rows are sorted by class, so that each class is one slice."""
     # few distinct small integers: sorted in one pass over them
     order = np.argsort(y.astype(np.int16) if K < 2**15 else y, kind="stable")
     Z = np.take(X, order, axis=0)
@@ -317,7 +317,7 @@ def _of_labels(X: np.ndarray, y: np.ndarray, c: np.ndarray | None, K: int, kind:
 
 
 def _of_soft_labels(X: np.ndarray, Y: np.ndarray, c: np.ndarray | None, K: int, kind: Kind) -> ClassStatistics:
-    """Every row counts for every class, by its share."""
+    """The statistics of rows with soft labels: every row counts for every class, by its share."""
     out = _BlockStatistics(K, X.shape[1], kind)
     for k in range(K):
         out.put(k, X.copy(), Y[:, k] if c is None else Y[:, k] * c, unweighted=False)
@@ -334,7 +334,7 @@ class _BlockStatistics:
         self.scatter = np.zeros(self.layout.shape(K, D))
 
     def put(self, k: int, Z: np.ndarray, c: np.ndarray, unweighted: bool) -> None:
-        """Rows of class k, which are overwritten."""
+        """Fill in the statistics of class k from its rows, which are overwritten."""
         count = float(c.sum())
         self.counts[k] = count
         if count == 0.0:
@@ -358,7 +358,7 @@ class _BlockStatistics:
         self.layout.put(self.scatter, k, scatter, shift, count)
 
     def _put_missing(self, k: int, Z: np.ndarray, c: np.ndarray) -> None:
-        """Each feature from the rows in which it is present."""
+        """Fill in each feature of class k from the rows in which it is present."""
         there = ~np.isnan(Z)
         weights = there * c[:, None]
         total = weights.sum(axis=0)
@@ -378,6 +378,6 @@ class _BlockStatistics:
 
 
 def _origin(X: np.ndarray) -> np.ndarray:
-    """A point amid the rows, (D,): the median of the first few, as one alone may be an outlier."""
+    """A point among the rows, (D,): the median of the first few, as one alone may be an outlier."""
     few = np.sort(X[:5], axis=0)
     return few[len(few) // 2]

@@ -1,4 +1,4 @@
-"""The questions that depend on the structure of the covariances, and the answers that most structures share.
+"""The interface of covariance structures, and the methods that most of them share.
 
 J is the number of covariances: K, or one where all classes share it.
 """
@@ -37,8 +37,8 @@ class Structure(ABC):
     missing_allowed : bool
         Whether features are independent within a class, so that a missing value can be left out of the product.
     ridge : float
-        Added to the variances of a singular class under maximum likelihood, in units of those of all rows: enough for
-        a covariance to be inverted with ten digits to spare.
+        A number added to the variances of a singular class under maximum likelihood, in units of those of all rows:
+        enough for a covariance to be inverted with ten digits to spare.
     """
 
     name: str
@@ -56,18 +56,18 @@ class Structure(ABC):
 
     @abstractmethod
     def dimension(self, D: int) -> int:
-        """p: a covariance has an inverse-Wishart distribution of p dimensions."""
+        """The dimension p of the inverse-Wishart distribution of a covariance."""
 
     def repeats(self, D: int) -> int:
-        """s: so many values of a row inform each variance."""
+        """The number s of values of a row that inform each covariance."""
         return 1
 
     @abstractmethod
     def size(self, D: int) -> int:
-        """Parameters of one covariance."""
+        """The number of parameters of one covariance."""
 
     def n_parameters(self, K: int, D: int) -> int:
-        """Parameters of the covariances of K classes."""
+        """The number of parameters of the covariances of K classes."""
         return self.size(D) * (1 if self.tied else K)
 
     def counts(self, n: np.ndarray, D: int) -> np.ndarray:

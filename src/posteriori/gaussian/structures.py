@@ -38,7 +38,7 @@ _SINGULAR = 1e-11
 _NEAR = 1e6
 """Largest square of a class mean, in units of its spread, for which squares may be multiplied out."""
 _LARGE_POWER = 1e6
-"""With powers beyond, the digits lost in 1 + q would show."""
+"""The largest power of 1 + q for which the digits lost in the sum do not matter."""
 
 
 class Matrices(Structure):
@@ -168,7 +168,7 @@ class Variances(Structure):
         return scatter.sum(axis=0, keepdims=True) if self.tied else scatter
 
     def within_classes(self, statistics: ClassStatistics) -> np.ndarray:
-        return statistics.within().sum(axis=0)
+        return statistics.squares_about_means().sum(axis=0)
 
     def isotropic(self, level: float, D: int) -> np.ndarray:
         return np.full(D, level)
@@ -224,7 +224,7 @@ class OneVariance(Structure):
         return traces.sum(axis=0, keepdims=True) if self.tied else traces
 
     def within_classes(self, statistics: ClassStatistics) -> np.ndarray:
-        return statistics.within().sum()
+        return statistics.squares_about_means().sum()
 
     def isotropic(self, level: float, D: int) -> np.ndarray:
         return np.array(level * D)
@@ -367,7 +367,7 @@ def _weighted_logs(q: np.ndarray, powers: np.ndarray) -> np.ndarray:
 
 
 def _joint_of_incomplete_rows(Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
-    """A missing feature is left out of the product."""
+    """Log densities (K, n) of rows with missing values: a missing feature is left out of the product."""
     there = ~np.isnan(Z)
     Z = np.where(there, Z, 0.0)
     out = np.empty((len(densities.means), len(Z)))

@@ -106,7 +106,7 @@ def ascend(
     advance : callable
         From (state, steps taken, rate, jitter) to (state, energies of the steps): one compiled chunk.
     state
-        Where to begin; replaced, never changed.
+        The state to begin with; it is replaced, never changed.
     at : Position
         Steps taken so far and the learning rate.
     tol : float

@@ -40,7 +40,7 @@ _DRAWS, _ENTROPY_DRAWS = 512, 128
 """The number of draws of the latents for intervals, and for entropies."""
 
 OfLatents = Callable[["Likelihood", Free, np.ndarray, np.ndarray], np.ndarray]
-"""From a likelihood, its free parameters, and latents' means and variances (S, K, n) to an array (..., n)."""
+"""A function of a likelihood, its free parameters, and latents' means and variances (S, K, n): an array (..., n)."""
 
 
 @dataclass(eq=False, repr=False)
@@ -169,7 +169,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         )
 
     def _report_end(self, solution: GPSolution) -> None:
-        """Warn of what did not go well, and raise an interruption again."""
+        """Warn about what did not go well, and raise an interruption again."""
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         if solution.status is Status.ITERATION_LIMIT and self.max_iter > 0:
@@ -180,14 +180,15 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         if solution.settled is False:
             warnings.warn(
-                "The sites of expectation propagation did not come to rest: probabilities are close, evidence and "
-                "intervals are to be read with care.",
+                "The sites of expectation propagation have not converged: probabilities are nearly right, but evidence "
+                "and intervals may be wrong.",
                 ApproximationWarning,
                 stacklevel=3,
             )
         if solution.jitter > 1e-6:
             warnings.warn(
-                f"A jitter of {solution.jitter:g} was needed on the diagonal of the inducing inputs' kernel matrix.",
+                f"A jitter of {solution.jitter:g} was needed on the diagonal of the inducing inputs' kernel matrix, "
+                "which is nearly singular: results are less accurate.",
                 ApproximationWarning,
                 stacklevel=3,
             )
@@ -211,7 +212,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     @property
     def solution_(self) -> GPSolution:
-        """How the fit ended: status, energy, steps."""
+        """The record of the fit: status, energy, steps."""
         return self._fit_result().solution
 
     @property

@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 LogExpectation = Callable[[Array, Array], tuple[Array, Array, Array]]
-"""From means and variances of the latents (K, n): l (n,), and its derivatives by both (K, n)."""
+"""A function of means and variances of the latents (K, n): l (n,), and its derivatives by both (K, n)."""
 
 _LEAST = 1e-8
 """The share of the cavity's variance that a new marginal keeps at least."""
@@ -62,7 +62,7 @@ _TINY = 1e-300
 
 
 class Projection(NamedTuple):
-    """How rows see the inducing values: the columns a_n (M, n), and the prior variance that these leave open (n,)."""
+    """Rows projected on inducing values: the columns a_n (M, n), and the prior variance that these leave open (n,)."""
 
     A: Array
     beyond: Array
@@ -79,7 +79,7 @@ class Sites(NamedTuple):
         return Sites(*(old + share * (new - old) for old, new in zip(self, target, strict=True)))
 
     def raised(self, level: Array) -> Sites:
-        """The same sites about latents that are higher by a level (K, n): -t (g - level)^2 / 2 + s (g - level)."""
+        """The sites about latents that are higher by a level (K, n): -t (g - level)^2 / 2 + s (g - level)."""
         return Sites(self.precision, self.shift + self.precision * level)
 
 
@@ -149,8 +149,8 @@ def _left(w: Array, prior: Array, t: Array, power: float) -> Array:
 def site_of(m_c: Array, w_c: Array, by_mean: Array, by_variance: Array, power: float) -> Sites:
     """The sites that give cavities N(m_c, w_c) the moments that the slopes of l ask for."""
     e = jnp.clip(2.0 * by_variance - power * by_mean**2, -(1.0 - _LEAST) / (power * w_c + _TINY), 0.0)
-    kept = 1.0 + power * w_c * e
-    return Sites(-e / kept, (by_mean - m_c * e) / kept)
+    divisor = 1.0 + power * w_c * e
+    return Sites(-e / divisor, (by_mean - m_c * e) / divisor)
 
 
 def sweep(

@@ -229,7 +229,7 @@ def _learn_and_settle(model: SparseGP, rows: LabelledRows, free: Free, options: 
 
 
 def _settle_one_batch(steps: _RowSiteSteps, state: RowSiteState, jitter: float) -> _Settled:
-    """Sweep all rows with the kernel held until the energy rests; where it goes to and fro, steps are halved."""
+    """Sweep all rows with the kernel fixed until the energy rests; where the energy oscillates, steps are halved."""
     site_step, energy, at_rest, n_steps = _SITE_STEP, -np.inf, False, 0
     for _ in range(_SETTLING_CHUNKS):
         state, trace = steps.run(state, jitter, batch=0, rate=0.0, sum_step=1.0, site_step=site_step)
@@ -244,7 +244,7 @@ def _settle_one_batch(steps: _RowSiteSteps, state: RowSiteState, jitter: float) 
 
 
 def _settle_batches(steps: _RowSiteSteps, state: RowSiteState, jitter: float) -> _Settled:
-    """Sum P and r over all rows exactly, then sweep all batches with the kernel held until the energy rests."""
+    """Sum P and r over all rows exactly, then sweep all batches with the kernel fixed until the energy rests."""
     state, _ = steps.epoch(state, jitter, 0.0, lambda i: 1.0 / (1.0 + i))
     before, energy, at_rest, n_steps = -np.inf, -np.inf, False, steps.n_batches
     for _ in range(_SETTLING_CHUNKS):

@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class GPProblem:
-    """What is to be fitted: standardised rows, and the kernel, likelihood and size of the layer that it reads."""
+    """The problem of a fit: standardised rows, and the kernel, likelihood and size of the layer that it reads."""
 
     rows: LabelledRows
     kernel: Kernel
@@ -86,7 +86,7 @@ class VariationalInference:
     has_posterior = True
 
     def used_power(self, power: float) -> float:
-        """Zero; a power other than the default has no meaning."""
+        """The power zero; raises where another power is given, which has no meaning."""
         if power != 1.0:
             raise ValueError(f"power={power!r} has no meaning with inference='vi': leave it out.")
         return 0.0

@@ -1,5 +1,7 @@
 """Kernels, the covariance functions of Gaussian processes as a user writes them: RBF() + 0.5 * Linear().
 
+In `rows` and `softmax` a kernel is something else: a function of one block of rows (see `rows.blocks`).
+
 Lengthscales and variances are given or learned. A kernel describes; `gram` computes, from a tree of free parameters
 (logarithms, so that any value is valid) that an optimiser can move. Neither needs JAX: the arrays passed in decide
 which library computes.
@@ -52,7 +54,7 @@ class Kernel(Parameters):
             if rest:
                 if not isinstance(getattr(self, part, None), Kernel):
                     raise ValueError(
-                        f"{type(self).__name__} has no parameter {name!r}: there are {[*self.get_params()]}."
+                        f"{type(self).__name__} has no parameter {name!r}: its parameters are {[*self.get_params()]}."
                     )
                 getattr(self, part).set_params(**{rest: value})
         return self
@@ -92,19 +94,19 @@ class Kernel(Parameters):
         raise NotImplementedError
 
     def learned(self, free: Free, unit: np.ndarray) -> Kernel:
-        """The same kernel with its parameters in the data's units, `unit` being that of each feature."""
+        """A copy of the kernel with learned parameters in the data's units; `unit` has that of each feature."""
         raise NotImplementedError
 
     def in_units(self, unit: np.ndarray) -> Kernel:
-        """The same kernel for features that were divided by `unit`."""
+        """A copy of the kernel for features that were divided by `unit`."""
         raise NotImplementedError
 
     def of_features(self, kept: np.ndarray, D: int) -> Kernel:
-        """The same kernel of those of D features that are kept."""
+        """A copy of the kernel for those of D features that are kept."""
         return self
 
     def structure(self) -> Kernel:
-        """The same kernel without the numbers where learning begins; kernels of equal structure share a compilation."""
+        """A copy of the kernel without its starting values; kernels of equal structure share a compilation."""
         raise NotImplementedError
 
     def lengthscales(self) -> np.ndarray | None:
@@ -211,7 +213,7 @@ class RBF(_Scaled):
     Parameters
     ----------
     lengthscale : number, one number for each feature, or None
-        Where learning begins, in the units of the features; None takes the median distance between rows.
+        The lengthscale at which learning begins, in the units of the features; None takes the median distance of rows.
     ard : bool
         A lengthscale for each feature, the inverse of its relevance, or one for all.
     fixed : bool
@@ -259,9 +261,9 @@ class Linear(_Scaled):
     lengthscale, ard, fixed
         As for `RBF`; the default is one lengthscale for all features.
     reach : number, optional
-        How far out functions stay linear before they return to zero: the kernel is multiplied by
-        exp(-(|x|^2 + |z|^2) / (2 reach^2)), x in standard deviations of the features, or within `ARD` in its
-        lengthscales. None is without end: predictions far from all data are then as sure as a straight line makes them.
+        How far out functions stay linear before they return to zero: the kernel is multiplied by exp(-(|x|^2 + |z|^2) /
+        (2 reach^2)), x in standard deviations of the features, or within `ARD` in its lengthscales. With None they stay
+        so everywhere: predictions far from all data are then as sure as a straight line makes them.
     """
 
     ard: bool = False
@@ -294,7 +296,7 @@ class ARD(_Scaled):
     Parameters
     ----------
     inner : Kernel
-        Of the scaled features; its own lengthscales are in their unit.
+        The kernel of the scaled features; its own lengthscales are in their unit.
     lengthscale, fixed
         As for `RBF`.
     """
@@ -336,7 +338,7 @@ class Constant(Kernel):
     Parameters
     ----------
     variance : number
-        Where learning begins.
+        The variance at which learning begins.
     fixed : bool
         Keep the variance as given.
     """

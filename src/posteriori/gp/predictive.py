@@ -39,7 +39,7 @@ _PREDICTION_SAMPLES = 64
 
 @dataclass(frozen=True)
 class GPSolution(FitRecord):
-    """How a fit of Gaussian processes ended.
+    """The record of a fit of Gaussian processes.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class FittedLatents(Protocol):
 
     @property
     def solution(self) -> GPSolution:
-        """How the fit ended."""
+        """The record of the fit."""
 
     @property
     def spread(self) -> float:

@@ -109,7 +109,7 @@ LIKELIHOODS: dict[str, Callable[[Any, Any, float], LikelihoodSettings]] = {
     "argmax": ArgmaxSettings.read,
     "softmax": SoftmaxSettings.read,
 }
-"""By the names that users give: from noise, mislabelling and the power that is used to a likelihood's settings."""
+"""Likelihoods by the names that users give: functions of noise, mislabelling and power that return settings."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def _read_kernel(kernel: Any) -> Kernel:
 
 def _read_power(power: Any) -> float:
     if not is_number(power) or not 0.0 < float(power) <= 1.0:
-        raise ValueError(f"power={power!r} must lie in (0, 1]; its limit 0 is inference='vi'.")
+        raise ValueError(f"power={power!r} must be above 0 and at most 1; for power 0 use inference='vi'.")
     return float(power)
 
 

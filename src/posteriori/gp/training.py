@@ -4,7 +4,7 @@ Every step visits one batch of rows. The plan of the steps (which batch, how lar
 that one compilation serves for learning, for the last sweeps and for the exact sums over all rows at the end.
 
 **Row sites.** The sites of the batch move towards the fixed point, damped; everything else takes a step of Adam along
-the gradient of the energy, with sites held. With one batch, P and r are summed anew at each step. With several, they
+the gradient of the energy, with sites held. With one batch, P and r are summed again at each step. With several, they
 take up at once what a batch's sites have moved by, so that the next batch knows of it; and as a learned kernel makes
 them age, they are drawn towards what each batch says of the sums over all rows. In an epoch in which nothing moves,
 that with weights 1, 1/2, 1/3, ... makes them these sums, exactly.
@@ -160,8 +160,8 @@ def train_row_sites(
         if n_batches > 1:
             change = site_sums(A, Sites(*(new - old for new, old in zip(moved, sites, strict=True))), c)
             precision, shift = precision + change[0], shift + change[1]
-        kept = moved.raised(-jnp.outer(unit, level @ A))
-        all_sites = Sites(*(a.at[now.batch].set(b) for a, b in zip(state.sites, kept, strict=True)))
+        relative = moved.raised(-jnp.outer(unit, level @ A))
+        all_sites = Sites(*(a.at[now.batch].set(b) for a, b in zip(state.sites, relative, strict=True)))
         trace = RowSiteTrace(q.log_partition, visit.energy, model.log_prior(state.free, start))
         return RowSiteState(free, all_sites, level, precision, shift, moments), trace
 
@@ -211,7 +211,7 @@ class TiedSiteState(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What a step of averaged sites reads of the energy: columns a, cavities' moments, slopes of l, and weights."""
+    """Values that a step of averaged sites reads: columns a, cavities' moments, slopes of l, and weights."""
 
     A: Array
     mean: Array

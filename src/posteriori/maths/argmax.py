@@ -49,7 +49,7 @@ __all__ = [
 
 _HALF_LOG_2PI = 0.5 * float(np.log(2.0 * np.pi))
 _FALL = 38.0
-"""How far the log-integrand falls from its top to the ends of the panels: exp(-38) = 3e-17."""
+"""The fall of the log-integrand from its top to the ends of the panels: exp(-38) = 3e-17."""
 _FAR = -20.0
 """The x below which log Phi(x) is computed by its asymptotic series."""
 

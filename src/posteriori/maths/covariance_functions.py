@@ -22,7 +22,7 @@ Array = Any
 MATERN_ORDERS = (0.5, 1.5, 2.5)
 
 _TINY = 1e-20
-"""Added to squared distances under a root, whose slope at zero is infinite."""
+"""A number added to squared distances under a root, whose slope at zero is infinite."""
 
 
 def squared_distances(X: Array, Z: Array) -> Array:

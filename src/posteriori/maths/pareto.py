@@ -34,7 +34,7 @@ def smoothed_weights(log_weights: np.ndarray) -> Smoothed:
     tail = order[-n_tail:]
     tail = tail[weights[tail] > cutoff]
     k_hat = np.inf
-    if weights[order[0]] == 1.0:  # all alike
+    if weights[order[0]] == 1.0:  # all weights are equal
         k_hat = -np.inf
     elif cutoff > 0 and tail.size >= 5:
         k_hat, sigma = _fit_pareto(weights[tail] - cutoff)

@@ -15,9 +15,9 @@ import numpy as np
 __all__ = ["PACKED_FEATURES", "gram", "packed_forms", "packed_grams", "quadratic_forms", "spread_forms", "unpacked"]
 
 PACKED_FEATURES = 96
-"""Up to here packed rows fit the cache."""
+"""The largest number of features for which packed rows fit the cache."""
 _PACKED_VALUES = 1 << 19
-"""Packed values made at a time."""
+"""The number of packed values made at a time."""
 
 
 def gram(Z: np.ndarray, weight: np.ndarray) -> np.ndarray:

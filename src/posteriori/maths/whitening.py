@@ -36,8 +36,8 @@ def _whitened_forward(K: Array, B: Array) -> tuple[Array, tuple[Array, Array]]:
     return A, (inverse, A)
 
 
-def _whitened_backward(kept: tuple[Array, Array], G: Array) -> tuple[Array, Array]:
-    inverse, A = kept
+def _whitened_backward(saved: tuple[Array, Array], G: Array) -> tuple[Array, Array]:
+    inverse, A = saved
     lower = jnp.tril(-(G @ A.T))
     psi = 0.5 * (lower + lower.T - jnp.diag(jnp.diagonal(lower)))
     return inverse.T @ psi @ inverse, inverse.T @ G
@@ -57,8 +57,8 @@ def _quadratic_forward(S: Array, A: Array) -> tuple[Array, tuple[Array, Array]]:
     return (SA * A).sum(1), (SA, A)
 
 
-def _quadratic_backward(kept: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
-    SA, A = kept
+def _quadratic_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+    SA, A = saved
     return (A * g[:, None]) @ A.T, 2.0 * (SA * g[:, None]).sum(0)
 
 

@@ -50,7 +50,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         isotonic regression for each class.
     cv : int, splitter or iterable, default 5
     precision : float, default 1.0
-        Of the prior around the map that changes nothing, for "vector" and "dirichlet".
+        The precision of the prior around the map that changes nothing, for "vector" and "dirichlet".
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     temperature_ : float, for "temperature"
         1 / beta: above one where the estimator was too sure of itself.
     coef_, intercept_ : ndarray (K, K), (K,)
-        Of the map on log-probabilities, but for "isotonic".
+        Coefficients of the map on log-probabilities; not there with "isotonic".
     """
 
     def __init__(self, estimator: Any, *, method: str = "temperature", cv: Any = 5, precision: float = 1.0) -> None:
@@ -77,7 +77,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, **fit_params: Any) -> CalibratedClassifier:
         """Fit the map to out-of-fold predictions, and the estimator to all rows.
 
-        What else is given goes to the estimator's `fit`; `sample_weight` counts for the map too.
+        Further arguments go to the estimator's `fit`; `sample_weight` counts for the map too.
         """
         if self.method not in _METHODS:
             raise ValueError(f"method={self.method!r} is unknown: use one of {[*_METHODS]}.")

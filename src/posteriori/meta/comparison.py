@@ -104,7 +104,7 @@ def compare(
     Parameters
     ----------
     models : dict of name to classifier, or list of classifiers
-        Unfitted or fitted: each is cloned and fitted anew in every fold. In a list they are called by their classes.
+        Unfitted or fitted: each is cloned and fitted again in every fold. In a list they are called by their classes.
     X : table or array in memory
         May hold the columns that y and sample_weight name.
     y : labels (n,), or the name of a column of X
@@ -140,14 +140,14 @@ def compare(
     X = without_column(without_column(X, y), sample_weight)
     weights = None if weights is None else np.asarray(weights, dtype=np.float64)
     splits = _splits(cv, X, labels, random_state)
-    held = np.concatenate([test for _, test in splits])
-    found: dict[str, list[_Held]] = {name: [] for name in candidates}
+    held_out = np.concatenate([test for _, test in splits])
+    found: dict[str, list[_FoldScores]] = {name: [] for name in candidates}
     for train, test in splits:
         X_train, X_test = take_rows(X, train), take_rows(X, test)
         for name, model in candidates.items():
             options = {} if weights is None else {_weight_parameter(model): weights[train]}
-            found[name].append(_held_out(model, X_train, labels[train], X_test, labels[test], options))
-    return _comparison(found, held, None if weights is None else weights[held])
+            found[name].append(_fold_scores(model, X_train, labels[train], X_test, labels[test], options))
+    return _comparison(found, held_out, None if weights is None else weights[held_out])
 
 
 def folds(y: np.ndarray, n_folds: int, seed: int) -> Splits:
@@ -159,8 +159,8 @@ def folds(y: np.ndarray, n_folds: int, seed: int) -> Splits:
     return list(kind(n_splits, shuffle=True, random_state=seed).split(np.zeros(len(y)), y))
 
 
-class _Held(NamedTuple):
-    """What one model did on the rows held out of one fold."""
+class _FoldScores(NamedTuple):
+    """Scores of one model on the rows held out of one fold, and the seconds that it took."""
 
     loss: np.ndarray
     hit: np.ndarray
@@ -203,7 +203,9 @@ def _weight_parameter(model: Any) -> str:
     return f"{model.steps[-1][0]}__sample_weight" if hasattr(model, "steps") else "sample_weight"
 
 
-def _held_out(model: Any, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray, options: dict[str, Any]) -> _Held:
+def _fold_scores(
+    model: Any, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray, options: dict[str, Any]
+) -> _FoldScores:
     """Fit a copy and score rows held out; a class without a row to learn from costs what no knowledge would."""
     began = perf_counter()
     with warnings.catch_warnings():
@@ -220,10 +222,10 @@ def _held_out(model: Any, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray
     hit[known] = P[known].argmax(axis=1) == codes
     brier = (P**2).sum(axis=1) + 1.0
     brier[known] -= 2.0 * p
-    return _Held(loss, hit, brier, seconds)
+    return _FoldScores(loss, hit, brier, seconds)
 
 
-def _comparison(found: Mapping[str, list[_Held]], held: np.ndarray, weights: np.ndarray | None) -> Comparison:
+def _comparison(found: Mapping[str, list[_FoldScores]], held_out: np.ndarray, weights: np.ndarray | None) -> Comparison:
     losses = {name: np.concatenate([fold.loss for fold in each]) for name, each in found.items()}
     means = {name: mean_and_error(each, weights) for name, each in losses.items()}
     best = min(means, key=lambda name: means[name][0])
@@ -241,4 +243,4 @@ def _comparison(found: Mapping[str, list[_Held]], held: np.ndarray, weights: np.
                 seconds=sum(fold.seconds for fold in each),
             )
         )
-    return Comparison(sorted(compared, key=lambda model: model.log_loss), held, losses, weights)
+    return Comparison(sorted(compared, key=lambda model: model.log_loss), held_out, losses, weights)

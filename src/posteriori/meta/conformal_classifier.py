@@ -81,21 +81,21 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, **fit_params: Any) -> ConformalClassifier:
         """Set rows aside, fit the estimator on the others, calibrate on those set aside.
 
-        What else is given, such as `sample_weight`, goes to the estimator's `fit`, cut to its rows. Rows set aside all
-        count alike: the promise is about rows as they come.
+        Further arguments, such as `sample_weight`, go to the estimator's `fit`, cut to its rows. Rows set aside all
+        count equally: the promise is about rows as they come.
         """
         self._validate()
         require_in_memory(X, "ConformalClassifier, which sets rows aside,")
         seed = self._seed()
         labels = label_vector(read_labels(X, y))
         X, _ = indexable(without_column(X, y), labels)
-        train, held = self._split(labels, seed)
+        train, held_out = self._split(labels, seed)
         params = {
             name: _safe_indexing(value, train) if np.shape(value)[:1] == labels.shape else value
             for name, value in fit_params.items()
         }
         estimator = clone(self.estimator).fit(_safe_indexing(X, train), labels[train], **params)
-        self._calibrated(estimator, _safe_indexing(X, held), labels[held], seed)
+        self._calibrated(estimator, _safe_indexing(X, held_out), labels[held_out], seed)
         self._target: str | None = y if isinstance(y, str) else None
         return self
 
@@ -150,8 +150,8 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"n_samples={len(labels)}, and no class has two rows: some are needed to fit, others to calibrate."
             )
-        held = size * len(rows) if size < 1 else size
-        room = len(rows) > 0 and min(held, len(rows) - held) >= (counts > 1).sum()
+        n_held_out = size * len(rows) if size < 1 else size
+        room = len(rows) > 0 and min(n_held_out, len(rows) - n_held_out) >= (counts > 1).sum()
         train, held_out = train_test_split(
             rows, test_size=size, random_state=seed, stratify=labels[rows] if room else None
         )

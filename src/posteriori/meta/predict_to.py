@@ -15,7 +15,7 @@ from posteriori.tables.files import writing
 __all__ = ["labels_column", "predict_to", "prediction_columns"]
 
 _ROWS = 1 << 16
-"""Predicted at a time."""
+"""The number of rows predicted at a time."""
 
 
 def predict_to(model: Any, dataset: Any, path: str | os.PathLike[str], *, keep: Sequence[str] = ()) -> int:
@@ -66,22 +66,22 @@ def predict_to(model: Any, dataset: Any, path: str | os.PathLike[str], *, keep: 
 
 
 def _require_kept(keep: Sequence[str], names: list[str], ours: dict[str, Any]) -> None:
-    """Raise unless the columns to keep are there, and named otherwise than those that are written."""
+    """Raise unless the columns to keep exist, and have other names than the columns of predictions."""
     if isinstance(keep, str):
         raise ValueError(f"keep must be a list of column names, such as [{keep!r}], got {keep!r}.")
     absent = [name for name in keep if name not in names]
     if absent:
-        raise ValueError(f"keep names {absent}, and the columns are {names}: name some of these.")
+        raise ValueError(f"keep names {absent}, and the columns are {names}: choose among these.")
     taken = [name for name in keep if name in ours]
     if taken:
-        raise ValueError(f"keep names {taken}, which predictions are written as: rename these columns.")
+        raise ValueError(f"keep names {taken}, but predictions have columns of these names: rename these columns.")
 
 
 def _unknown(model: Any, keep: Sequence[str]) -> list[str]:
     """Columns to keep that are not features of the model, which must not see them."""
     known = getattr(model, "feature_names_in_", None)
-    last = model[-1] if hasattr(model, "steps") else model
-    known = [] if known is None else [*known, *ignored_columns(last)]
+    classifier = model[-1] if hasattr(model, "steps") else model
+    known = [] if known is None else [*known, *ignored_columns(classifier)]
     return [name for name in dict.fromkeys(keep) if name not in known]
 
 

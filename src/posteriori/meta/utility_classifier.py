@@ -34,7 +34,7 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier with `predict_proba`
-        Of any library with scikit-learn's interface, pipelines included. A clone of it is fitted.
+        A classifier of any library with scikit-learn's interface, or a pipeline. A clone of it is fitted.
     utility : Utility or None, default None
         What each action is worth in each class, matched by name; None is zero-one, whose best action is the most
         probable class. Utilities of single rows, an (n, K, A) array, are passed to `predict`, `decide` and `score`.
@@ -70,12 +70,12 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Which metadata goes where: that of `fit` to the estimator's, utilities to our own methods."""
+        """The routing of metadata: that of `fit` goes to the estimator, utilities to methods of this class."""
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> UtilityClassifier:
-        """Fit the estimator; its `fit` gets what else is given, such as `sample_weight`."""
+        """Fit the estimator; further arguments, such as `sample_weight`, go to its `fit`."""
         if not hasattr(self.estimator, "predict_proba"):
             raise TypeError(
                 f"estimator={self.estimator!r} has no predict_proba: expected utilities need probabilities."
@@ -98,7 +98,8 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         ----------
         X : rows, as for the estimator
         utility : array (n, K, A) or Utility, optional
-            Of these rows, in place of the constructor's; an array has the classes in the order of `classes_`.
+            The utilities of these rows, in place of the constructor's; an array has the classes in the order of
+            `classes_`.
         """
         check_is_fitted(self, "estimator_")
         known = self._utility_for(self.classes_) if utility is None else self._given(utility)

@@ -30,7 +30,7 @@ def _axes(ax: Any) -> Any:
 
 
 class _Display:
-    """What all displays share: remembered axes."""
+    """The base of all displays: it remembers the axes."""
 
     ax_: Any
     figure_: Any
@@ -107,16 +107,16 @@ class ReliabilityDisplay(_Display):
 
 
 class UtilityCurveDisplay(_Display):
-    """Mean utility as ever more rows are handed over to a reject action, the least clear-cut first.
+    """Mean utility as more and more rows are given a reject action, the least clear-cut first.
 
     Parameters
     ----------
     share : ndarray (m,)
-        Of rows that are decided.
+        The share of rows that are decided.
     utility : ndarray (m,)
         Mean realised utility of these.
     error : ndarray (m,)
-        Its standard error.
+        The standard error of the mean utility.
     name : str or None
     """
 
@@ -176,7 +176,7 @@ class UtilityCurveDisplay(_Display):
 
 
 class ConfusionUtilityDisplay(_Display):
-    """How often each action was taken in each state, and what that contributed to the mean utility.
+    """The number of times each action was taken in each state, and its contribution to the mean utility.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class ConfusionUtilityDisplay(_Display):
 
 
 class DecisionRegionDisplay(_Display):
-    """Which action where, over two features; pale where the best action is hardly better than the second best.
+    """The best action over two features; pale where the best action is hardly better than the second best.
 
     Parameters
     ----------

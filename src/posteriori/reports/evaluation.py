@@ -34,7 +34,7 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class DecisionValue:
-    """What decisions by a utility were worth, in the mean over rows.
+    """The worth of decisions by a utility, as means over rows.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Evaluation:
     confusion : ndarray (K, K)
         Number of rows, or their weight, of each true class (first axis) by the class that was most probable.
     weights : ndarray (n,) or None
-        Weights of the rows; None where all count alike.
+        Weights of the rows; None where all count equally.
     decisions : DecisionValue or None
         The worth of decisions, if a utility was given.
     """
@@ -132,7 +132,7 @@ def evaluate(
     Parameters
     ----------
     model : fitted classifier with `predict_proba`, or a Pipeline that ends with one
-        Of this or any other library.
+        A classifier of this or any other library.
     X : rows, as for the model's `predict_proba`
         May hold the columns that y and sample_weight name.
     y : labels (n,), or the name of a column of X
@@ -140,7 +140,7 @@ def evaluate(
     utility : Utility, optional
         Also say what decisions by this utility were worth.
     probabilities : array (n, K), optional
-        Those of the model for these rows, if they are known already.
+        The probabilities of the model for these rows, if they are known already.
 
     Returns
     -------
@@ -209,7 +209,7 @@ def score_probabilities(
 def _decision_value(
     y: np.ndarray, P: np.ndarray, classes: np.ndarray, utility: Utility, sample_weight: Any, X: Any
 ) -> DecisionValue:
-    """What decisions were worth, beside the best single action for all rows."""
+    """The worth of decisions, beside that of the best single action for all rows."""
     chosen = decide(P, utility, classes=classes, X=X)
 
     def realised(actions: Any) -> float:

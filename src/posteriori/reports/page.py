@@ -1,7 +1,7 @@
 """An evaluation as one HTML file that needs nothing else: no network, no fonts, no other files.
 
 The page shows the scores in words, tables and charts, and has a table of utilities to type in: what would be decided,
-and what that would have been worth, is worked out in the page.
+and what that would have been worth, is computed in the page.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ def report(
         May hold the columns that y and sample_weight name.
     y : labels (n,), or the name of a column of X
     path : path, optional
-        Where to write the page.
+        The file to write the page to.
     sample_weight : numbers (n,), or the name of a column of X, optional
     utility : Utility, optional
-        With which the table of utilities in the page begins; that of a `UtilityClassifier`, or zero-one, if left out.
+        The utility that the page shows at first; that of a `UtilityClassifier`, or zero-one, if left out.
     probabilities : array (n, K), optional
-        Those of the model for these rows, if they are known already.
+        The probabilities of the model for these rows, if they are known already.
     title : str, optional
         The heading of the page.
     name : str, optional
@@ -140,12 +140,12 @@ def report_page(
         What was predicted from; it may hold the target.
     y : array (n,) of labels
     evaluation : Evaluation
-        Of the model's probabilities for these rows.
+        The evaluation of the model's probabilities for these rows.
     title : str
     model_name : str
         What to call the model.
     utility : Utility, optional
-        With which the table of utilities begins; if left out that of a `UtilityClassifier`, or zero-one. One that
+        The utility that the page shows at first; if left out that of a `UtilityClassifier`, or zero-one. One that
         differs from row to row is replaced by zero-one.
     not_features : names of columns
         Columns of the table that the model does not see, such as the target.
@@ -189,7 +189,7 @@ def _read(name: str) -> str:
 
 
 def _policy(*scripts: str) -> str:
-    """What a browser may do with the page: run these very scripts, load nothing, send nothing."""
+    """The security policy of the page: a browser may run these scripts, but load nothing and send nothing."""
     hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
@@ -199,7 +199,7 @@ def _policy(*scripts: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON for a script element, which no text in it can end."""
+    """A value as JSON for a script element, escaped so that no text in it can end the element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -31,9 +31,9 @@ __all__ = [
 ]
 
 _MOST_SHOWN = 10
-"""Rows in a table."""
+"""The most rows in a table."""
 _MOST_VALUES = 5
-"""Features of a row."""
+"""The most features shown of a row."""
 _MOST_MISSING = 20
 _BINS = 10
 _SCORES = {
@@ -67,7 +67,7 @@ def summary(evaluation: Evaluation, model_name: str) -> str:
 def data(
     rows: nw.DataFrame[Any], features: Sequence[str], evaluation: Evaluation, names: list[str], drawn: dict[str, Any]
 ) -> str:
-    """How many rows, columns and missing values there are, and how rows are spread over classes."""
+    """The section on the data: numbers of rows, columns and missing values, and of rows in each class."""
     n = len(evaluation.codes)
     lacking = {name: count for name, count in _missing(rows).items() if count}
     total = sum(lacking.values())
@@ -90,7 +90,7 @@ def data(
 
 
 def _missing(rows: nw.DataFrame[Any]) -> dict[str, int]:
-    """How many values each column lacks."""
+    """The number of missing values of each column."""
     lacking = {}
     for name in rows.columns:
         column = rows.get_column(name)

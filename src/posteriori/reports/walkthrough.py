@@ -40,7 +40,7 @@ class Walkthrough:
     ----------
     steps : tuple of Step
     format : {"markdown", "latex"}
-        Of ``str`` and ``print``.
+        The format of ``str`` and ``print``.
     digits : int
         Decimals shown.
     """
@@ -117,7 +117,7 @@ def walkthrough(
         At most 50 rows and 5 columns; a column of ones is put in front. Without X and y: a built-in example, three
         kinds of weather foretold by a barometer.
     y : labels (N,), or the name of a column of X
-        Of two to five classes, which are sorted.
+        Labels of two to five classes, which are sorted.
     alpha : float, default 1.0
         Precision of the Gaussian prior on every weight, the intercepts too.
     x_new : D - 1 numbers, or a table of one row, optional
@@ -128,7 +128,7 @@ def walkthrough(
     n_draws : int, default 8
         Monte-Carlo draws, all of them printed; at most 50.
     random_state : int, numpy.random.Generator or None, default 0
-        Of the draws.
+        The seed of the draws.
     format : {"markdown", "latex"}, default "markdown"
         What ``print`` shows.
     digits : int, default 4

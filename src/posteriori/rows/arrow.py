@@ -1,4 +1,4 @@
-"""Data sets of Arrow, read anew in every pass: memory is bounded whatever the number of rows.
+"""Data sets of Arrow, read again in every pass: memory is bounded whatever the number of rows.
 
 Arrow reads ahead while we work on the batches that have come, so that disk and arithmetic overlap. What is summed is
 added in the order of the rows: results depend neither on threads nor on chance.
@@ -43,13 +43,13 @@ _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
 _SAMPLE_BYTES = 32 << 20
 """Bytes of features of the random rows from which starts and preconditioners come."""
 _HELD_BYTES = 128 << 20
-"""Up to here rows of a fit are held in memory instead of being read again: as read, and shifted and scaled."""
+"""Rows of a fit of up to so many bytes are held in memory instead of being read again, shifted and scaled."""
 _SHUFFLED_ROWS = 1 << 18
 """Rows that are mixed with one another before they are handed out in batches."""
 
 
 class StreamFeatures(Features):
-    """The features of rows that are read anew in every pass."""
+    """The features of rows that are read again in every pass."""
 
     def __init__(self, stream: Stream, names: list[str]) -> None:
         self.stream, self._names = stream, names
@@ -105,7 +105,7 @@ class ArrowEngine:
     holds_all_rows = False
 
     def claims(self, X: Any, device: str | None) -> bool:
-        """Data sets, rows encoded while they are read, and readers, which are refused when they are read."""
+        """Whether X is a data set, rows encoded while they are read, or a reader, which is refused when it is read."""
         return is_stream(X)
 
     def read(self, X: Any, drop: Collection[str]) -> StreamFeatures:
@@ -168,7 +168,7 @@ def stream_column(stream: Stream, name: str) -> np.ndarray:
 
 
 class StreamBlocks:
-    """Rows that are read anew in every pass.
+    """Rows that are read again in every pass.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ class StreamBlocks:
 
     @cached_property
     def n_rows(self) -> int:
-        """N; rows are counted if no target has been read."""
+        """The number of rows N; rows are counted if no target has been read."""
         if self.target is not None:
             return self.target.n_rows
         return _counted(self.stream, self.layout.features[0])
@@ -231,8 +231,8 @@ class StreamBlocks:
             yield batch
         if self.target is not None and (seen != self.n_rows or self.stream.stamp() != self._stamp):
             raise ValueError(
-                f"The rows have changed during the fit: there were {self.n_rows}, and in pass {self.n_passes} {seen} "
-                "came, or files were written. Nothing was fitted; fit again when they are at rest."
+                f"The rows have changed during the fit: there were {self.n_rows} at first and {seen} in pass "
+                f"{self.n_passes}, or files were written. Nothing was fitted; fit again when the files do not change."
             )
 
     def _read(self, batch: pa.RecordBatch, with_labels: bool) -> tuple[Any, Any, Any]:
@@ -311,7 +311,7 @@ class StreamBlocks:
         return held
 
     def _random(self, n: int, rng: np.random.Generator) -> MemoryBlocks:
-        """N random rows, those that would be drawn in memory too."""
+        """n random rows, the same ones that would be drawn in memory."""
         N = self.n_rows
         return self._held(self.take(np.sort(rng.choice(N, n, replace=False, shuffle=False)) if n < N else np.arange(N)))
 

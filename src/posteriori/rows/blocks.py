@@ -1,9 +1,10 @@
-"""The way every model sees data: rows in blocks, and sums over them.
+"""Rows in blocks, and sums over them: every model reads its data in this way.
 
 Nearly all that a linear model needs of its data is a sum over rows. A *kernel* is a pure function of one block,
 ``kernel(X, Y, c, *params)`` with features ``X`` (n, D), target ``Y`` (labels (n,) or probabilities (n, K)) and
 row weights ``c`` (n,) or None (all one). `Blocks` applies it to every block and adds the results in a fixed
 order, so that the answer depends neither on the number of threads nor on where the data are.
+The kernels of Gaussian processes (`gp.kernels`) are something else: covariance functions.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Sums(tuple):
-    """Several sums taken in one pass: a tuple whose ``+`` adds element by element.
+    """Several sums from one pass: a tuple whose ``+`` adds element by element.
 
     >>> Sums((1, 2.5)) + Sums((10, 20))
     (11, 22.5)
@@ -50,14 +51,14 @@ class Sums(tuple):
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """What an engine may know about a kernel.
+    """Facts that an engine may know about a kernel.
 
     Attributes
     ----------
     reads_labels : bool
         False if it never looks at Y: rows on disk are then read without their labels.
     jax_version : str or None
-        Where its version for rows on a GPU is, as "module:name".
+        The place of its version for rows on a GPU, as "module:name".
     """
 
     reads_labels: bool = True
@@ -97,7 +98,7 @@ class Blocks(Protocol):
     sparse: bool
     """Whether X is a sparse matrix."""
     n_passes: int
-    """How often all rows have been visited."""
+    """The number of passes made over all rows."""
 
     def map_sum(
         self, kernel: Callable[..., Any], *params: Any, row_values: RowValues | None = None, coarse: bool = False
@@ -139,7 +140,7 @@ def random_rows(blocks: Blocks, n_rows: int, rng: np.random.Generator) -> tuple[
 
 @runtime_checkable
 class OnGpu(Protocol):
-    """What blocks can do besides if their rows are on a GPU."""
+    """Blocks whose rows are on a GPU, which can run programs there."""
 
     @property
     def least_sample(self) -> int:
@@ -159,7 +160,7 @@ def least_sample(blocks: Blocks) -> int:
 
 @runtime_checkable
 class KeepsRowValues(Protocol):
-    """What blocks can do besides if values that belong to rows can be kept between passes."""
+    """Blocks that can keep values of their rows between passes."""
 
     def row_values(self, size: int) -> RowValues | None:
         """Places for `size` values of each row, or None if they would take too much memory."""
@@ -172,7 +173,7 @@ def row_values(blocks: Blocks, size: int) -> RowValues | None:
 
 @runtime_checkable
 class Preparable(Protocol):
-    """What blocks can do besides if many passes are cheaper after some preparation."""
+    """Blocks for which many passes are cheaper after some preparation."""
 
     def prepared(self) -> Blocks:
         """Rows read, shifted and scaled once and held in memory, unless they are many; otherwise these blocks."""

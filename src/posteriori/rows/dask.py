@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posteriori.parameters import first_names
 from posteriori.rows.dask_graph import Partitions, as_shared, as_task, fit_in_memory
 from posteriori.rows.dask_tasks import (
     Part,
@@ -29,7 +30,7 @@ from posteriori.rows.dask_tasks import (
     sum_partition,
 )
 from posteriori.rows.features import Example, Features, NotFinite
-from posteriori.rows.matrices import as_array, first_names
+from posteriori.rows.matrices import as_array
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.rows.pieces import ColumnTarget, LabelCounts, Layout, joined, read_target_column, require_numbers
 
@@ -84,7 +85,7 @@ class DaskFeatures(Features):
     lengths : list of int, or None
         Rows of each partition, if they are known.
     labels, weights : list of Delayed, arrays or str, or None
-        Of each partition; a str is the name of one of its columns.
+        Labels and weights of each partition; a str is the name of one of its columns.
     itemsize : int
         Bytes of one number.
     """
@@ -139,7 +140,7 @@ class DaskFeatures(Features):
 
     @property
     def reader(self) -> Reader:
-        """How partitions are read, apart from their labels."""
+        """The reader of partitions, without their labels."""
         return Reader(self._names, self._n_features, Layout(()))
 
     def first_not_finite(self, *, missing_allowed: bool = False) -> NotFinite | None:
@@ -170,7 +171,7 @@ class DaskEngine:
     holds_all_rows = False
 
     def claims(self, X: Any, device: str | None) -> bool:
-        """Collections of Dask, also vectors."""
+        """Whether X is a collection of Dask; vectors count too."""
         return is_dask(X) or _is_dask_vector(X)
 
     def read(self, X: Any, drop: Collection[str]) -> DaskFeatures:
@@ -289,7 +290,7 @@ class DaskBlocks:
 
     @cached_property
     def n_rows(self) -> int:
-        """N, counted when it is asked for if it is not known."""
+        """The number of rows N, counted when it is needed if it is not known."""
         return sum(self.features.lengths)
 
     @property
@@ -391,7 +392,7 @@ def _read_array(X: Any) -> DaskFeatures:
 
 
 def _names(X: Any) -> list[str]:
-    """Names of the columns of a DataFrame, which must be strings and differ."""
+    """The column names of a DataFrame; raises unless they are strings and differ."""
     names = list(X.columns)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ValueError(f"The columns of X must have names that are strings and differ, got {names[:10]}.")
@@ -421,7 +422,7 @@ def _require_columns(X: Any, y: Any, sample_weight: Any) -> None:
             )
         if name not in X.columns:
             raise ValueError(
-                f"{argument}={name!r} names no column of X, whose columns are {first_names(X.columns)}: pass one of "
+                f"{argument}={name!r} is not a column of X, whose columns are {first_names(X.columns)}: pass one of "
                 "these."
             )
 
@@ -449,8 +450,8 @@ def _pieces(values: Any, argument: str, X: Any, features: DaskFeatures) -> list[
     if len(pieces) != n_parts:
         raise ValueError(
             f"X has {n_parts} partitions and {argument} {len(pieces)}, and the rows of at least one of them are not "
-            "counted: both must be cut alike. Pass the name of a column of a DataFrame, or call compute_chunk_sizes() "
-            "of arrays first."
+            "counted: both must have the same partitions. Pass the name of a column of a DataFrame, or call "
+            "compute_chunk_sizes() of arrays first."
         )
     return pieces
 

@@ -31,7 +31,7 @@ class Partitions:
 
     @classmethod
     def of(cls, parts: list[Any], kept: bool) -> Partitions:
-        """Delayed partitions; those to be kept are read now, and let go with this object."""
+        """Delayed partitions; if they are kept, they are read now, and released with this object."""
         import dask
         from dask.highlevelgraph import HighLevelGraph
 
@@ -115,14 +115,14 @@ def as_shared(value: Any) -> Any:
 
 
 def tree(merge: Callable[[list[Any]], Any], parts: list[Any]) -> Any:
-    """Neighbours merged, a few at a time, until one is left; who is merged with whom depends on their number alone."""
+    """Merge neighbours, a few at a time, until one is left; which are merged depends on their number alone."""
     while len(parts) > 1:
         parts = [merge(parts[i : i + _ADDED_AT_ONCE]) for i in range(0, len(parts), _ADDED_AT_ONCE)]
     return parts[0]
 
 
 def run_graph(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
-    """The results of some tasks of a graph, by the scheduler that Dask has been told to use, else by its threads."""
+    """The results of some tasks of a graph, by the scheduler that is set in Dask, else by its threads."""
     from dask.base import get_scheduler
     from dask.threaded import get
 

@@ -39,7 +39,7 @@ Part = tuple[np.ndarray, "np.ndarray | None", "np.ndarray | None"]
 
 @dataclass(frozen=True)
 class Reader:
-    """How a partition becomes (X, Y, c)."""
+    """The way in which a partition becomes (X, Y, c)."""
 
     names: list[str] | None
     n_features: int
@@ -93,7 +93,7 @@ def _arrow(values: Any) -> pa.Array:
 
 @contextmanager
 def in_partition(number: int) -> Iterator[None]:
-    """What is wrong with a partition is said with its number."""
+    """Raise errors again with the number of the partition in which they occurred."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -112,7 +112,9 @@ def read_partition(reader: Reader, rows: Any, y: Any, weights: Any, number: int,
     with in_partition(number):
         X = reader.matrix(rows)
         if n_rows is not None and len(X) != n_rows:
-            raise ValueError(f"it has {len(X)} rows, and {n_rows} labels: X and y must have the same rows at any time.")
+            raise ValueError(
+                f"it has {len(X)} rows, and {n_rows} labels: X and y must have the same rows in every pass."
+            )
         if reader.layout.target is None:
             return X, None, None
         _, Y, c = read_piece(reader.labels(rows, y, weights), replace(reader.layout, features=()), True)
@@ -130,7 +132,7 @@ class Work:
     params: tuple[Any, ...] = ()
     coarse: bool = False
     reader: Reader | None = None
-    """Set if a value that is not finite is to be found."""
+    """The reader, if values that are not finite are to be located."""
 
     def blocks(self, part: Part) -> MemoryBlocks:
         """A partition in blocks; one thread, as Dask runs partitions side by side."""
@@ -145,7 +147,7 @@ def _aligned(values: Any) -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Conditions as in memory: overflow is found in the sums, and BLAS keeps to one thread."""
+    """Run without warnings of overflow, which is found in the sums, and with one thread of BLAS."""
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         yield
 

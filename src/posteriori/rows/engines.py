@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 ENGINES: tuple[Engine, ...] = (arrow.ENGINE, dask.ENGINE, gpu.ENGINE, memory.ENGINE)
-"""In the order in which they are asked; the last one claims everything."""
+"""All engines, in the order in which they are asked; the last one claims everything."""
 
 
 def engine_for(X: Any, device: str | None = None) -> Engine:
@@ -69,7 +69,7 @@ def read_for_prediction(estimator: Any, X: Any, device: str | None = "cpu") -> F
 def read_in_memory_for_fit(
     X: Any, y: Any, sample_weight: Any, classes: Any, class_weight: Any, *, who: str
 ) -> tuple[MemoryFeatures, Target, list[str]]:
-    """Like `read_for_fit` for those who need a matrix in memory; other rows are refused before they are read."""
+    """Features and target of rows in memory, as `read_for_fit` gives them; raises before it reads other rows."""
     require_in_memory(X, who)
     features, target, named = read_for_fit(X, y, sample_weight, classes, class_weight)
     assert isinstance(features, MemoryFeatures)
@@ -77,7 +77,7 @@ def read_in_memory_for_fit(
 
 
 def read_in_memory(estimator: Any, X: Any, *, who: str) -> MemoryFeatures:
-    """Like `read_for_prediction` for those who need a matrix in memory; other rows are refused before they are read."""
+    """Features of new rows in memory, as `read_for_prediction` gives them; raises before it reads other rows."""
     require_in_memory(X, who)
     features = read_for_prediction(estimator, X)
     assert isinstance(features, MemoryFeatures)
@@ -88,8 +88,8 @@ def require_in_memory(X: Any, who: str) -> None:
     """Raise if X is not a table or array in memory; nothing is read."""
     if not engine_for(X).holds_all_rows:
         raise ValueError(
-            f"{who} needs its rows in memory, and those of X stay where they are: pass some of them in a table or "
-            "array."
+            f"{who} needs its rows in memory, and X is not a table or an array in memory: pass a sample of its rows "
+            "as one."
         )
 
 

@@ -28,7 +28,7 @@ class NotFinite(NamedTuple):
     row : int
         Counted from 0; within its partition if there are partitions.
     column : str or int
-        Its name, or its number where columns have no names.
+        The name of the column, or its number where columns have no names.
     partition : int or None
     """
 
@@ -43,12 +43,14 @@ class NotFinite(NamedTuple):
         return bool(np.isnan(self.value))
 
     def sentence(self, argument: str = "X") -> str:
-        """What is wrong, where, and what to do about it."""
-        said = (
+        """A sentence for the user: what is wrong, where, and what to do about it."""
+        sentence = (
             f"{argument} contains {'NaN' if self.missing else 'infinity'}, first in column {self.column!r}, row "
             f"{self.row} (counted from 0): remove or fill in such rows."
         )
-        return said if self.partition is None else f"{said} The row is counted within partition {self.partition}."
+        if self.partition is None:
+            return sentence
+        return f"{sentence} The row is counted within partition {self.partition}."
 
 
 class Features(Protocol):
@@ -98,7 +100,7 @@ class Example(NamedTuple):
 
 
 class Engine(Protocol):
-    """One place where rows can be, and how they are read there.
+    """A reader of the rows of one kind of container.
 
     Attributes
     ----------
@@ -143,7 +145,7 @@ def first_not_finite(
     names : list of str, or None
         Column names; without them columns are numbered.
     missing_allowed : bool
-        Whether NaN is in order.
+        Whether NaN is allowed.
     first_row : int
         The number of the first row.
 

@@ -51,7 +51,7 @@ class GpuFeatures(Features):
     Attributes
     ----------
     matrix : jax.Array, (N, D)
-        Of booleans, integers, float32 or float64.
+        The rows, of booleans, integers, float32 or float64.
     names : list of str, or None
     """
 
@@ -87,8 +87,7 @@ class GpuFeatures(Features):
         """The rows as (X - shift) * scale, with their targets if there are any."""
         if finite:
             self.require_finite()
-        Y = None if target is None else target.codes if target.codes is not None else target.probs
-        c = None if target is None else target.weights
+        Y, c = (None, None) if target is None else (target.values, target.weights)
         return GpuBlocks(self.matrix, Y, c, n_classes, shift=shift, scale=scale, n_threads=n_threads)
 
 
@@ -148,7 +147,7 @@ class GpuEngine:
     holds_all_rows = True
 
     def claims(self, X: Any, device: str | None) -> bool:
-        """Everything if the estimator's device is the GPU; arrays that are on one if it is left open."""
+        """Whether the estimator's device is the GPU or, if it is left open, X is an array on one."""
         return device == "gpu" or (device is None and dlpack.on_gpu(X))
 
     def read(self, X: Any, drop: Collection[str]) -> GpuFeatures:
@@ -354,7 +353,7 @@ class GpuBlocks:
 
 
 def _run(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Call it in double precision, which JAX is otherwise left as it was found."""
+    """Call a function of JAX in double precision; the setting of JAX is restored afterwards."""
     with dlpack.require_jax().enable_x64(True):
         return function(*args, **options)
 
@@ -366,7 +365,7 @@ def _fetch(found: Any) -> Any:
 
 
 def _arrays() -> Any:
-    """What is done in JAX: a module that is imported only when rows are on a GPU."""
+    """The module `gpu_arrays`, which needs JAX: it is imported only when rows are on a GPU."""
     from posteriori.rows import gpu_arrays
 
     return gpu_arrays

@@ -35,9 +35,9 @@ class JaxKernel:
     Attributes
     ----------
     function : callable
-        As it is written, for use in other programs of JAX: calling this object calls it.
+        The function as it is written, for use in other programs of JAX: calling this object calls it.
     run : callable
-        The same, compiled once per shape: ``run(X, Y, c, *params, P=...)``, or ``run(X, *params)`` for `map_rows`.
+        The function compiled once per shape: ``run(X, Y, c, *params, P=...)``, or ``run(X, *params)`` for `map_rows`.
     result : callable
         ``result(found, *params)``: from its arrays, in NumPy, to what the NumPy kernel returns.
     takes_probabilities : bool
@@ -77,7 +77,7 @@ def jax_kernel(
 ) -> Callable[[Callable[..., Any]], JaxKernel]:
     """Make a kernel of a function of JAX; arguments in `static` are not arrays.
 
-    Gram matrices are never packed: those who take them take both.
+    Gram matrices are never packed here; code that reads them accepts packed and unpacked ones.
     """
 
     def made(function: Callable[..., Any]) -> JaxKernel:
@@ -112,7 +112,7 @@ def converted(
 def rows_by_number(
     X: jax.Array, Y: jax.Array | None, c: jax.Array | None, rows: jax.Array
 ) -> tuple[jax.Array | None, ...]:
-    """Rows by their numbers."""
+    """The rows of these numbers, with their targets and weights."""
     return X[rows], None if Y is None else Y[rows], None if c is None else c[rows]
 
 
@@ -120,9 +120,9 @@ def rows_by_number(
 def random_rows(
     X: jax.Array, Y: jax.Array | None, c: jax.Array | None, seed: int, n: int, n_all: int
 ) -> tuple[jax.Array | None, ...]:
-    """One of each of n equal shares of the first `n_all` rows, with the weight of its share; their total is kept.
+    """One random row of each of n equal shares of the first `n_all` rows, weighted so that the total stays.
 
-    No two are the same, and none need be sorted or looked for.
+    No row is drawn twice, and nothing needs to be sorted.
     """
     edges = jnp.arange(n + 1) * n_all // n
     shares = jnp.diff(edges)
@@ -137,7 +137,7 @@ def random_rows(
 
 @partial(jax.jit, static_argnames=("missing_allowed",))
 def first_not_finite_row(X: jax.Array, missing_allowed: bool) -> jax.Array:
-    """The first with a value that is not finite, or N."""
+    """The number of the first row with a value that is not finite, or N."""
     bad = (jnp.isinf(X) if missing_allowed else ~jnp.isfinite(X)).any(axis=1)
     return jnp.where(bad.any(), bad.argmax(), len(X))
 
@@ -146,7 +146,7 @@ def first_not_finite_row(X: jax.Array, missing_allowed: bool) -> jax.Array:
 def survey(labels: jax.Array, most: int) -> tuple[jax.Array, ...]:
     """Least and greatest label, and which of the `most` numbers from the least on there are, as bits of 64 each.
 
-    By "or" over all labels: to mark each in a table, all of them would write to few places.
+    Bits are joined by "or" over all labels: marking each in a table would make all of them write to few places.
     """
     low = labels.min()
     offsets = labels.astype(int) - low.astype(int)
@@ -166,7 +166,7 @@ def numbered(labels: jax.Array, low: Any, numbers: jax.Array) -> jax.Array:
 
 @cache
 def parts_of(n: int) -> int:
-    """In how many equal parts n rows are multiplied: of about 2048 rows each; one if n has no such divisor.
+    """The number of equal parts in which n rows are multiplied, of about 2048 rows; one if n has no such divisor.
 
     >>> parts_of(1_000_000), parts_of(10_007), parts_of(100)
     (500, 1, 1)
@@ -183,7 +183,7 @@ def rounded(n: int) -> int:
 
 
 def padded(n: int) -> int:
-    """The least one from n on; n itself if it has a suitable divisor."""
+    """The least number of rows from n on that can be cut into equal parts."""
     about = _parts_about(n)
     return n if about == 1 or parts_of(n) > 1 else -(-n // about) * about
 
@@ -213,7 +213,7 @@ def weighed(R: jax.Array, c: jax.Array | None) -> jax.Array:
 
 
 def add_intercept(X: jax.Array) -> jax.Array:
-    """[X, 1]."""
+    """[X, 1]: the rows with a one appended."""
     return jnp.concatenate([X, jnp.ones((X.shape[0], 1))], axis=1)
 
 
@@ -234,7 +234,7 @@ def summed(f: Callable[..., Any], size: int, X: jax.Array, *others: jax.Array | 
 
 
 def side_by_side(f: Callable[[jax.Array], jax.Array], size: int, X: jax.Array) -> jax.Array:
-    """What f makes of parts of `size` rows, (K, n) each, for all rows: (K, N)."""
+    """The results of f for parts of `size` rows, (K, n) each, joined for all rows: (K, N)."""
     size = max(1, min(len(X), size))
     whole, rest = divmod(len(X), size)
     parts = lax.map(lambda i: f(lax.dynamic_slice_in_dim(X, i * size, size)), jnp.arange(whole))
@@ -243,7 +243,7 @@ def side_by_side(f: Callable[[jax.Array], jax.Array], size: int, X: jax.Array) -
 
 
 def rows_within(values_a_row: int) -> int:
-    """How many rows with so many float64 values each are worked on at once: whole multiples of 1024 if it can be."""
+    """The number of rows with so many float64 values that are processed together, if possible a multiple of 1024."""
     n = _BYTES_AT_ONCE // (8 * values_a_row)
     return n // 1024 * 1024 if n >= 1024 else max(1, n)
 

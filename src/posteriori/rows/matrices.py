@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+
+from posteriori.parameters import first_names
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -23,7 +25,6 @@ __all__ = [
     "as_table",
     "column",
     "column_names",
-    "first_names",
     "hand_over",
     "is_table",
     "labels_and_weights",
@@ -135,7 +136,7 @@ def column(X: Any, name: str, *, argument: str) -> np.ndarray:
     table = open_table(X)
     if name not in table.columns:
         raise ValueError(
-            f"{argument}={name!r} names no column of X, whose columns are {first_names(table.columns)}: "
+            f"{argument}={name!r} is not a column of X, whose columns are {first_names(table.columns)}: "
             f"pass one of these, or {argument} as an array."
         )
     return as_array(table[name].to_native())
@@ -211,14 +212,14 @@ class _Made(NamedTuple):
 
 
 _made: dict[int, tuple[weakref.ref[Any], _Made]] = {}
-"""By the identity of Arrow tables that are alive."""
+"""Matrices from which Arrow tables were made, by the identity of the tables that are alive."""
 
 
 def hand_over(table: Any, matrix: np.ndarray, names: list[str]) -> Any:
     """Give out an Arrow table together with the matrix from which its columns `names` were made.
 
-    Whoever reads the table then gets the matrix itself, without a copy. That is safe because an Arrow table cannot
-    change. The matrix is let go with the table.
+    A reader of the table then gets the matrix itself, without a copy. That is safe because an Arrow table cannot
+    change. The matrix is released with the table.
     """
     key, others = id(table), [name for name in table.column_names if name not in set(names)]
     matrix = matrix.view()
@@ -364,7 +365,7 @@ def require_real(dtype: Any) -> None:
 
 
 def _real_numbers(matrix: Any) -> Any:
-    """float64 for the dtypes the kernels do not take."""
+    """The matrix, as float64 where the kernels do not take its dtype."""
     require_real(matrix.dtype)
     kind = matrix.dtype.kind
     if kind == "O" and not sp.issparse(matrix):
@@ -385,14 +386,3 @@ def _numbers_from_objects(values: np.ndarray) -> np.ndarray:
         return values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise type(error)(f"X must hold numbers, and one of its objects is not a number: {error}") from error
-
-
-def first_names(names: Iterable[Any], most: int = 10) -> str:
-    """The first names or labels of a list, for an error message.
-
-    >>> first_names(["a", "b", "c"], most=2)
-    "'a', 'b', ... (3 in all)"
-    """
-    names = list(names)
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"

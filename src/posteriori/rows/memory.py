@@ -32,7 +32,7 @@ _HEAVY_ROWS = 128
 _ROW_VALUE_BYTES = 256 << 20
 """Most memory for values kept per row between passes."""
 _COPY_BYTES = 1 << 29
-"""Up to here rows are shifted and scaled once, in a copy; beyond, block by block in every pass."""
+"""Rows of up to so many bytes are shifted and scaled once, in a copy; more of them block by block in every pass."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,7 @@ class MemoryFeatures(Features):
         """The rows as (X - shift) * scale, with their targets if there are any."""
         if finite:
             self.require_finite()
-        Y = None if target is None else target.codes if target.codes is not None else target.probs
-        c = None if target is None else target.weights
+        Y, c = (None, None) if target is None else (target.values, target.weights)
         return MemoryBlocks(self.matrix, Y, c, n_classes, shift=shift, scale=scale, n_threads=n_threads)
 
 
@@ -89,7 +88,7 @@ class MemoryEngine:
     holds_all_rows = True
 
     def claims(self, X: Any, device: str | None) -> bool:
-        """Whatever is left."""
+        """True: this engine reads whatever no other one claims."""
         return True
 
     def read(self, X: Any, drop: Collection[str]) -> MemoryFeatures:
@@ -248,7 +247,7 @@ class MemoryBlocks:
         return self._block(np.flatnonzero(self.c > 0)[rows] if weighted and self.c is not None else rows)
 
     def prepared(self) -> MemoryBlocks:
-        """Shifted and scaled in a copy, unless that would be large."""
+        """The rows shifted and scaled in a copy, unless that would be large."""
         large = self.n_rows * self.n_features * 8 > _COPY_BYTES
         if self.sparse or large or (self.shift is None and self.scale is None):
             return self
@@ -271,7 +270,7 @@ class InOrder:
         self._lock = threading.Lock()
 
     def put(self, i: int, value: Any) -> None:
-        """Take the i-th result."""
+        """Add the i-th result, or hold it until its turn comes."""
         with self._lock:
             self._waiting[i] = value
             while self._next in self._waiting:

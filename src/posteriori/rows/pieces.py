@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posteriori.rows.matrices import first_names
+from posteriori.parameters import first_names
 from posteriori.rows.target import Target, class_factors, classes_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Layout:
     labels : pyarrow Array or None
         The labels that occur, in any order.
     codes : ndarray or None
-        Of each of these labels, its index among the sorted classes.
+        The index of each of these labels among the sorted classes.
     factors : ndarray (K,) or None
         Weights of the classes.
     """
@@ -126,12 +126,12 @@ def named_columns(schema: pa.Schema, y: Any, sample_weight: Any) -> list[str]:
     for argument, name in given.items():
         if not isinstance(name, str):
             raise ValueError(
-                f"X is read from where it is, part by part, and {argument} must be the name of one of its columns, "
-                f"got {type(name).__name__}."
+                f"X is not in memory, but read part by part: {argument} must be the name of one of its columns, got "
+                f"{type(name).__name__}."
             )
         if name not in schema.names:
             raise ValueError(
-                f"{argument}={name!r} names no column of X, whose columns are {first_names(schema.names)}: pass one of "
+                f"{argument}={name!r} is not a column of X, whose columns are {first_names(schema.names)}: pass one of "
                 "these."
             )
     require_unique(schema.names)
@@ -155,7 +155,7 @@ def require_numbers(schema: pa.Schema, names: Sequence[str]) -> None:
 
     types = pa.types
     if not names:
-        raise ValueError("X has no column beside target and weights, and needs at least one feature.")
+        raise ValueError("X has no columns other than target and weights: pass at least one feature.")
     for name in names:
         kind = schema.field(name).type
         if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
@@ -291,7 +291,7 @@ def _floats(column: Any) -> np.ndarray:
 
 
 def _weights(column: Any) -> np.ndarray:
-    """Sums of weights need all digits, however they are stored."""
+    """Weights as float64, however they are stored: their sums need all digits."""
     return _floats(column).astype(np.float64, copy=False)
 
 
@@ -307,7 +307,7 @@ def _codes(column: Any, layout: Layout) -> np.ndarray:
 
 
 def _plain(column: Any) -> Any:
-    """Labels themselves, where a dictionary stands for them, of a type that Arrow can look up."""
+    """Labels of a type that Arrow can look up; labels coded by a dictionary are decoded."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):

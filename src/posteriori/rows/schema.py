@@ -67,7 +67,7 @@ def copy_features(estimator: Any, other: Any) -> None:
 
 
 def _difference(given: list[str], expected: list[str]) -> str:
-    """How two lists of feature names differ, in the words of scikit-learn."""
+    """The difference of two lists of feature names, in the words of scikit-learn."""
     unseen, missing = sorted(set(given) - set(expected)), sorted(set(expected) - set(given))
     message = "The feature names should match those that were passed during fit.\n"
     if unseen:

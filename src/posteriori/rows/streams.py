@@ -31,7 +31,7 @@ class Stream(Protocol):
         """All rows, larger parts of them in random order."""
 
     def stamp(self) -> Any:
-        """What changes when the rows do, as far as that can be told without reading them."""
+        """A value that changes when the rows change, as far as that is visible without reading them."""
 
 
 class DatasetStream:
@@ -70,14 +70,13 @@ class DatasetStream:
         return isinstance(getattr(self.dataset, "filesystem", None), fs.LocalFileSystem)
 
     def _reading(self, columns: list[str], size: int) -> dict[str, Any]:
-        """How Arrow is to read: a little ahead. Of local Parquet files it would else hold whole row groups twice."""
+        """Options for Arrow: read a little ahead. By default it holds whole row groups of local Parquet files twice."""
         import pyarrow.dataset as ds
 
         ahead = int(np.clip(_AHEAD_BYTES / (8 * max(1, len(columns)) * size), 2, 16))
         options = {"columns": columns, "batch_size": size, "batch_readahead": ahead, "fragment_readahead": 2}
         if self._local and isinstance(self.dataset.format, ds.ParquetFileFormat):
-            how = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
-            options["fragment_scan_options"] = how
+            options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
         return options
 
 
@@ -133,7 +132,7 @@ def is_stream(X: Any) -> bool:
 
 
 def _guarded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches that have rows; what goes wrong while they are read is said as a sentence."""
+    """Batches that have rows; an error in reading them becomes one sentence."""
     import pyarrow as pa
 
     iterator = iter(batches)
@@ -142,8 +141,8 @@ def _guarded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             batch = next(iterator, None)
         except (pa.ArrowException, OSError) as error:
             raise OSError(
-                f"The rows of X could not be read: {str(error).splitlines()[0]} Nothing was fitted or predicted; see "
-                "that all files are there, whole and of one schema."
+                f"The rows of X could not be read: {str(error).splitlines()[0]} Nothing was fitted or predicted; "
+                "check that all files exist, are complete and have the same schema."
             ) from error
         if batch is None:
             return

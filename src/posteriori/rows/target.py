@@ -19,14 +19,15 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
-from posteriori.rows.matrices import as_array, first_names, is_table, open_table, table_matrix
+from posteriori.parameters import first_names
+from posteriori.rows.matrices import as_array, is_table, open_table, table_matrix
 
-__all__ = ["Target", "class_factors", "class_set", "classes_of", "read_target"]
+__all__ = ["Target", "class_factors", "class_set", "classes_of", "classes_of_call", "read_target"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is known of the classes of N rows; exactly one of codes and probs is set.
+    """The classes of N rows, and their weights; exactly one of codes and probs is set.
 
     Attributes
     ----------
@@ -51,6 +52,11 @@ class Target:
             assert self.probs is not None
             return self.probs[rows]
         return np.eye(len(self.classes))[self.codes[rows]]
+
+    @property
+    def values(self) -> np.ndarray | None:
+        """Y as kernels read it: codes (N,) of labels, or probabilities (N, K)."""
+        return self.probs if self.codes is None else self.codes
 
     @property
     def n_counted(self) -> int:
@@ -167,6 +173,21 @@ def class_set(classes: Any) -> np.ndarray:
     return labels
 
 
+def classes_of_call(known: np.ndarray | None, given: Any, default: Any) -> Any:
+    """The classes for a call of `partial_fit`: those known from earlier calls, else given with it, else `default`.
+
+    Raises if the given classes differ from those that are known.
+    """
+    if known is None:
+        return default if given is None else given
+    if given is not None and list(np.unique(given)) != list(known):
+        raise ValueError(
+            f"classes={list(given)!r} differ from those of the first call, {list(known)!r}: pass the same ones, or "
+            "None."
+        )
+    return known
+
+
 def _read_values(y: Any) -> tuple[np.ndarray, list[Any] | None]:
     """Labels (N,) or numbers (N, K) as an array, with the names of the K columns if y is a table."""
     names: list[Any] | None = None
@@ -266,7 +287,7 @@ def _unique(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _factorise_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Integers or booleans: by counting where their range is small, which spares the sort."""
+    """`_factorise` of integers or booleans: by counting where their range is small, without a sort."""
     low = values.min()
     span = int(values.max()) - int(low) + 1
     if span > max(1024, len(values)):
@@ -281,7 +302,7 @@ def _factorise_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _factorise_hashed(values: list[Any], dtype: np.dtype | type) -> tuple[np.ndarray, np.ndarray]:
-    """Strings and other hashable labels: only the distinct ones are sorted."""
+    """`_factorise` of strings and other hashable labels: only the distinct ones are sorted."""
     labels = sorted(set(values))
     index = {label: k for k, label in enumerate(labels)}
     codes = np.fromiter(map(index.__getitem__, values), dtype=np.intp, count=len(values))
@@ -289,7 +310,7 @@ def _factorise_hashed(values: list[Any], dtype: np.dtype | type) -> tuple[np.nda
 
 
 def _factorise_objects(values: list[Any], *, argument: str) -> tuple[np.ndarray, np.ndarray]:
-    """Python objects: strings stay objects, numbers become an array of numbers."""
+    """`_factorise` of Python objects: strings stay objects, numbers become an array of numbers."""
     types = set(map(type, values))
     if types != {str}:
         _raise_if_missing(np.fromiter(map(_is_missing, values), dtype=bool, count=len(values)), argument=argument)
@@ -326,7 +347,7 @@ def _raise_if_missing(missing: np.ndarray, *, argument: str) -> None:
 
 
 def _require_integral(values: np.ndarray, *, argument: str) -> None:
-    """Raise unless every float is a whole number: other values are measurements, no labels."""
+    """Raise unless every float is a whole number: other values are measurements, not labels."""
     _raise_if_missing(np.isnan(values), argument=argument)
     integral = np.isfinite(values) & (values == np.rint(values))
     if not integral.all():

@@ -24,13 +24,13 @@ _VARIATIONAL_VALUES = 4e7
 _REFEREE_ROWS = 2_000
 """Rows on which approximations are compared: a random sample if there are more."""
 _REFEREE_FLOPS = 4e8
-_ALIKE = 0.003
+_EQUAL_LOSS = 0.003
 """Share of the log-loss by which Laplace and plug-in must differ for a better approximation to be worth its price."""
 
 
 @dataclass(frozen=True)
 class Approximated:
-    """A posterior and the way it was found.
+    """A posterior, and how it was found.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Approximated:
     scores : dict of str to float
         Left-out log-loss of each candidate; empty if there was no choice.
     log_evidence : float or None
-        Its own estimate, if it has one.
+        The estimate of the log evidence by this approximation, if it has one.
     bound, k_hat, effective_sample_size : float or None
         The variational bound; how far importance weights are to be trusted.
     """
@@ -93,7 +93,7 @@ def _importance(objective: SoftmaxObjective, at_mode: Laplace, settings: Bayesia
 
 
 def _by_referee(objective: SoftmaxObjective, at_mode: Laplace, settings: BayesianSettings) -> Approximated:
-    """Laplace where it predicts left-out rows as the plug-in does; else the better of it and a variational one."""
+    """Laplace where it predicts left-out rows as well as the plug-in; else the better of it and a variational one."""
     K = objective.shape[0]
     X, Y, share = _referee_rows(objective.blocks, K)
 
@@ -106,7 +106,7 @@ def _by_referee(objective: SoftmaxObjective, at_mode: Laplace, settings: Bayesia
     def laplace_because(reason: str) -> Approximated:
         return Approximated(at_mode.posterior, "laplace", reason, scores=scores)
 
-    if abs(scores["laplace"] - scores["plugin"]) <= _ALIKE * scores["plugin"]:
+    if abs(scores["laplace"] - scores["plugin"]) <= _EQUAL_LOSS * scores["plugin"]:
         return laplace_because("left-out rows are predicted as well as by the mode: there is little to gain")
     if len(at_mode.likelihood_hessian) > _VARIATIONAL_PARAMETERS or objective.n_rows * K > _VARIATIONAL_VALUES:
         return laplace_because("too large for a variational posterior")

@@ -39,7 +39,7 @@ __all__ = ["BayesianSoftmaxRegression"]
 
 
 _LARGEST, _FAR = 1e308, 1e100
-"""Values are clipped to the first; rows that overflow are pulled in to the second."""
+"""Values are clipped to the first; rows that overflow are moved to within the second of the origin."""
 
 
 class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
@@ -84,7 +84,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
     log_evidence_ : float or None
         None where the prior is improper. With soft labels or weights it is a pseudo-evidence.
     solution_ : BayesianSolution
-        Of the mode, with the choices of structure, approximation and prior and their reasons.
+        The solve for the mode, with the choices of structure, approximation and prior and their reasons.
     label_noise_ : float
     fitted_ : FittedSoftmax
         The posterior in the coordinates of the fit, for those who calculate with it.
@@ -167,7 +167,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         if noisy:
             require_single_labels(target)
         if target.weights is not None and not target.weights.any():
-            raise ValueError("All sample weights are zero: there is nothing to learn from.")
+            raise ValueError("All sample weights are zero: at least one must be positive.")
         rule, threads = settings.prior.coordinate_rule(settings.fit_intercept), usable_threads(self.n_jobs)
 
         def likelihood_of(target: Target) -> LinearLikelihood:
@@ -242,8 +242,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         """Mean (n, K) and joint covariance (n, K, K) of the logits of each row."""
         K = len(check_fitted(self).classes_)
         fitted = self.fitted_
-        mean = self._map(X, K, predictive.latent_means, fitted.posterior, fitted.offset, pull_in=False)
-        covariance = self._map(X, K * K, predictive.latent_covariances, fitted.posterior, pull_in=False)
+        mean = self._map(X, K, predictive.latent_means, fitted.posterior, fitted.offset, bring_closer=False)
+        covariance = self._map(X, K * K, predictive.latent_covariances, fitted.posterior, bring_closer=False)
         return mean.T, covariance.T.reshape(-1, K, K)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -363,16 +363,16 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         kernel, *params = prepare(self.fitted_, int(self.n_nodes), int(self.n_draws))
         return self._map(X, len(self.classes_), kernel, *params, log)
 
-    def _map(self, X: Any, n_out: int, kernel: Any, *params: Any, pull_in: bool = True) -> np.ndarray:
+    def _map(self, X: Any, n_out: int, kernel: Any, *params: Any, bring_closer: bool = True) -> np.ndarray:
         """The kernel's values for all rows of X, in the fit's coordinates, (n_out, n).
 
-        For rows so far away that squares overflow, probabilities depend on the direction alone: with `pull_in`, such
-        rows are replaced by nearer ones in the same direction.
+        For rows so far away that squares overflow, probabilities depend on the direction alone: with `bring_closer`,
+        such rows are replaced by rows in the same direction that are closer to the origin.
         """
         blocks = self.blocks(X, n_out)
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             values = blocks.map_rows(kernel, *params, heavy=True)
-            lost = np.flatnonzero(np.isnan(values).any(axis=0)) if pull_in else np.array([], dtype=int)
+            lost = np.flatnonzero(np.isnan(values).any(axis=0)) if bring_closer else np.array([], dtype=int)
             if lost.size:
                 rows = np.clip(as_dense(blocks.take(lost)[0]), -_LARGEST, _LARGEST)
                 rows *= _FAR / np.abs(rows).max(axis=1, keepdims=True)

@@ -24,7 +24,7 @@ _PRIORS: dict[str, type[Prior]] = {"evidence": EvidencePrior, "ard": ArdPrior, "
 
 @dataclass(frozen=True)
 class BayesianSettings:
-    """What the user of a Bayesian estimator asked for, checked."""
+    """The checked settings of a Bayesian estimator."""
 
     prior: Prior
     approximation: str

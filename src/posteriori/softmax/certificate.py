@@ -50,7 +50,7 @@ class Certificate:
         return free if problem.has_intercept and free.any() and empty_class else None
 
     def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
-        """A direction along which J falls for ever, if the parameters or the Newton direction are one.
+        """A direction along which J falls without end, if the parameters or the Newton direction are one.
 
         A direction that puts every row's own class on top is a proof of separation. Near a finite optimum Newton
         steps vanish; towards one at infinity they go on moving some logit by about one.
@@ -66,7 +66,7 @@ class Certificate:
         return None
 
     def settle_intercepts(self, theta: np.ndarray) -> np.ndarray | None:
-        """Theta with its free intercepts at their exact optimum given the weights, or None if that was not reached."""
+        """theta with its free intercepts at their exact optimum given the weights, or None if that was not reached."""
         problem = self.objective
         sizes = problem.observed.class_sizes
         if (sizes == 0).any():
@@ -92,16 +92,16 @@ class Certificate:
     def least_norm(self, theta: np.ndarray) -> np.ndarray:
         """Among parameters with the same probabilities and prior density, those of the smallest weights.
 
-        Where the prior treats classes alike their weights sum to zero. Where it is flat, a change along combinations
-        of features that are constant changes nothing: duplicated columns share their weight, constant ones get none.
-        Theta itself comes back where only rounding would change.
+        Where the prior treats all classes equally their weights sum to zero. Where it is flat, a change along
+        combinations of features that are constant changes nothing: duplicated columns share their weight, constant
+        ones get none. Where only rounding would change, theta itself is returned.
         """
         problem = self.objective
         D, given = problem.blocks.n_features, theta
         theta = theta.copy()
         if problem.mean is None:
-            alike = (problem.precision == problem.precision[0]).all(axis=0) & problem.prior.exchangeable
-            theta[:, alike] -= theta[:, alike].mean(axis=0)
+            equal = (problem.precision == problem.precision[0]).all(axis=0) & problem.prior.exchangeable
+            theta[:, equal] -= theta[:, equal].mean(axis=0)
         flat = np.flatnonzero((problem.precision[:, :D] == 0).all(axis=0))
         if 0 < flat.size <= _MOST_FLAT:
             self._drop_constants(theta, flat)
@@ -143,12 +143,12 @@ class Certificate:
 
 @dataclass(frozen=True)
 class SeparatedClasses:
-    """A direction of the weights along which the likelihood grows for ever.
+    """A direction of the weights along which the likelihood grows without end.
 
     Attributes
     ----------
     direction : ndarray (K, D')
-        Added to the weights in any amount, it takes no row's own class down and some row's up.
+        A multiple of it, added to the weights, lowers the own class of no row and raises that of some rows.
     pairs : list of (int, int)
         Indices of the classes it tells apart without error.
     """
@@ -159,7 +159,7 @@ class SeparatedClasses:
     """Standard deviations of the features, (D,), by which their part in the direction is judged."""
 
     def sentence(self, classes: np.ndarray, names: list[str] | None) -> str:
-        """What a user should know and do."""
+        """A sentence for the user: which classes are separated, and what can be done."""
         i, j = self.pairs[0] if self.pairs else (0, 1)
         contrast = self.direction[i, : self.spread.size] - self.direction[j, : self.spread.size]
         strength = np.abs(contrast * self.spread)

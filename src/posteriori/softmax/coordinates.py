@@ -15,7 +15,7 @@ __all__ = ["CoordinateRule", "Coordinates"]
 
 @dataclass(frozen=True)
 class CoordinateRule:
-    """What a prior asks of the coordinates of a fit.
+    """The coordinates of a fit that a prior needs.
 
     Attributes
     ----------

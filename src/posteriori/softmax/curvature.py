@@ -88,14 +88,14 @@ class Curvature:
         return hessian_from_pairs(grams, basis, problem.shape[1])
 
     def factor(self, H: np.ndarray) -> np.ndarray:
-        """The lower Cholesky factor of a positive definite matrix of the size of H, made where the rows lie."""
+        """The lower Cholesky factor of a positive definite matrix of the size of H, made where the rows are."""
         blocks = self.objective.blocks
         return blocks.factor_on_gpu(H) if isinstance(blocks, OnGpu) else cholesky(H)
 
     def log_det_slope(self, theta: np.ndarray, forms: np.ndarray) -> np.ndarray:
         """d/dtheta of tr(S H) with S held fixed, (K, D'), S given by the pairs' covariances (pairs, D', D').
 
-        Of many rows a sample will do: the slope matters less the more rows there are.
+        A sample of the rows is enough: the slope matters less the more rows there are.
         """
         sample = self.objective.start.sample(max(_SLOPE_ROWS, 40 * self.objective.moments.size), as_in_memory=True)
         return sample.blocks.map_sum(

@@ -42,7 +42,7 @@ _WORTH = 1.0
 _MODE_TOL = 1e-9
 """Relative decrement to which modes are found: determinants move with the mode, J only with its square."""
 _LEAST_TOL = 1e-13
-"""What can be reached."""
+"""The smallest relative decrement that can be reached."""
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""
 
@@ -73,7 +73,7 @@ class Evidence:
     groups : ndarray (D',) of int
         Group of each column, -1 for columns whose precision is not sought.
     theta : ndarray (K, D')
-        Where to start.
+        Parameters at which the search starts.
     centre : ndarray (D',) or None
         [c, 1] if the last column's precision is that of w . c + b.
     tol : float
@@ -146,12 +146,12 @@ class Evidence:
         )
 
     def _centred(self, theta: np.ndarray) -> np.ndarray:
-        """The last column replaced by the logit of the mean row."""
+        """The parameters with the intercepts in the last column replaced by the logits of the mean row."""
         assert self.centre is not None
         return np.column_stack([theta[:, :-1], theta @ self.centre])
 
     def _pulled(self, theta: np.ndarray, a: float, members: np.ndarray) -> np.ndarray:
-        """R_g theta, what one group of the prior pulls with."""
+        """R_g theta, the gradient of one group's part of the prior."""
         out = a * np.where(members, theta, 0.0)
         if self.centre is not None and members[-1]:
             out[:, -1] = 0.0
@@ -163,7 +163,7 @@ Bounds = tuple[np.ndarray, np.ndarray]
 
 
 def maximise_evidence(evidence: Evidence, u: np.ndarray, bounds: Bounds | None = None) -> bool:
-    """Climb from u to the top within bounds; whether it was reached."""
+    """Climb from u to the highest evidence within bounds, and tell whether it was reached."""
     if bounds is None:
         bounds = np.full(u.size, LOWEST), np.full(u.size, HIGHEST)
     u = np.clip(u, *bounds)
@@ -171,9 +171,9 @@ def maximise_evidence(evidence: Evidence, u: np.ndarray, bounds: Bounds | None =
 
 
 def _climb_few(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int = 40) -> bool:
-    """One or two log-precisions: Broyden's method on the ratios, which is the secant method for one."""
+    """Climb over one or two log-precisions: Broyden's method on the ratios, which is the secant method for one."""
     point = best = evidence(u)
-    # the ratio's steepness: one where rows are many and the weights stand fast, less where they follow the prior
+    # the ratio's steepness: one where rows are many and the weights hardly move, less where they follow the prior
     steepness = np.diag(np.clip(point.determined, 0.4, 1.0))
     while True:
         step, free = _broyden_step(best, steepness, bounds)
@@ -203,13 +203,13 @@ def _broyden_step(point: EvidencePoint, steepness: np.ndarray, bounds: Bounds) -
     step = np.zeros_like(point.u)
     if free.any():
         step[free] = np.linalg.lstsq(steepness[np.ix_(free, free)], point.ratio[free])[0]
-        if float(step @ point.gradient) <= 0:  # a guess that leads downhill is none
+        if float(step @ point.gradient) <= 0:  # a step that lowers the evidence is not taken
             step[free] = point.ratio[free]
     return np.clip(point.u + np.clip(step, -5.0, 5.0), lower, upper) - point.u, free
 
 
 def _climb_all(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int = 60) -> bool:
-    """Many: MacKay's fixed point for a few rounds, then quasi-Newton steps with the true gradient."""
+    """Climb over many log-precisions: MacKay's fixed point for a few rounds, then quasi-Newton steps."""
     best = -np.inf
     for _ in range(5):
         point = evidence(u)
@@ -245,7 +245,7 @@ class SearchedPrior(ABC):
     autoscale: ClassVar[bool] = True
     proper: ClassVar[bool] = True
     note: ClassVar[str]
-    """What is added to the description of the prior that was found."""
+    """Text that is added to the description of the prior that was found."""
 
     @abstractmethod
     def groups(self, D: int) -> np.ndarray:
@@ -282,7 +282,7 @@ class SearchedPrior(ABC):
 
 
 class EvidencePrior(SearchedPrior):
-    """One precision for all weights."""
+    """A prior with one precision for all weights."""
 
     note = " (by evidence)"
 
@@ -292,7 +292,7 @@ class EvidencePrior(SearchedPrior):
 
 
 class ArdPrior(SearchedPrior):
-    """One precision for each feature: automatic relevance determination."""
+    """A prior with one precision for each feature: automatic relevance determination."""
 
     note = " (one per feature, by evidence)"
 

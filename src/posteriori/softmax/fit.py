@@ -24,7 +24,7 @@ _FAR_WORSE = 0.05
 """Nats a row by which left-out rows may be predicted worse than by the mode, before a stronger prior is tried."""
 _STRONGER = (4.0, 16.0, 64.0, 256.0)
 _WORSE, _WORSE_NATS = 0.02, 0.01
-"""By how much a posterior may predict left-out rows worse than its mode before a warning: share and nats."""
+"""The excess of a posterior's left-out log-loss over its mode's, as a share and in nats, that gives a warning."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _solution(found: Mode, fitted: Approximated, structure: str, structure_reaso
 
 
 def warn_about(solution: BayesianSolution, n_draws: int) -> None:
-    """Warn about what went wrong or may mislead; each kind of trouble has its class."""
+    """Warn about what went wrong or may mislead, with a class of warnings for each kind of trouble."""
     if solution.status is not Status.CONVERGED:
         warnings.warn(
             f"Not converged ({solution.status.value}): after {solution.n_iter} iterations J is about "
@@ -160,14 +160,14 @@ def warn_about(solution: BayesianSolution, n_draws: int) -> None:
         )
     if solution.evidence_converged is False:
         warnings.warn(
-            "The search for the prior of largest evidence ended before its top: give the precision as a number, "
+            "The search for the prior of largest evidence has not reached it: give the precision as a number, "
             "or look at solution_.evidence_path.",
             ConvergenceWarning,
             stacklevel=3,
         )
     if solution.approximation_converged is False:
         warnings.warn(
-            "The variational posterior had not settled when its steps ended: compare solution_.bound with "
+            "The variational posterior has not converged: compare solution_.bound with "
             "log_evidence_, or use a stronger prior.",
             ApproximationWarning,
             stacklevel=3,

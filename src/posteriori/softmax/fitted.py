@@ -20,7 +20,7 @@ class FittedSoftmax:
     Attributes
     ----------
     coordinates : Coordinates
-        Of the fit: z = (x - shift) * scale.
+        The coordinates of the fit: z = (x - shift) * scale.
     mode : ndarray (K, D')
     posterior : Posterior
     precision : Precision or None
@@ -28,7 +28,7 @@ class FittedSoftmax:
     class_sizes : ndarray (K,)
         Shares of the classes among the rows.
     offset : ndarray (K,)
-        Added to the logits: not zero for a population with other class frequencies.
+        A number for each class that is added to its logits: not zero for a population with other class frequencies.
     seed : int
         For draws.
     """

@@ -48,7 +48,7 @@ class WeightedDraws:
             yield rows, np.ascontiguousarray(at.transpose(2, 1, 0)) + offset[:, rows].T[:, :, None]
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-        """Parameters at random, (n_draws, K, D'), drawn with replacement."""
+        """Parameters drawn at random with replacement, (n_draws, K, D')."""
         return self.thetas[rng.choice(self.weights.size, n_draws, p=self.weights)]
 
     def covariance(self) -> np.ndarray:
@@ -87,7 +87,7 @@ class Importance:
 def importance(
     objective: SoftmaxObjective, proposal: FullPosterior, n_draws: int, rng: np.random.Generator
 ) -> Importance:
-    """Draw, weigh and smooth.
+    """Draw parameters from a Gaussian, weigh the draws by the posterior, and smooth the weights.
 
     log p(Y) ~ log mean w_s; the normalising constants of prior and proposal differ by their determinants alone.
     """

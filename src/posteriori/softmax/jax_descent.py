@@ -1,6 +1,6 @@
 r"""Softmax regression solved in one call, for rows on a GPU.
 
-On a card a pass over the rows takes less time than the way to the host and back. So the whole descent is one program:
+On a GPU a pass over the rows takes less time than the way to the host and back. So the whole descent is one program:
 the optimum of a sample, the Hessian of the sample, and quasi-Newton steps over all rows that start from its inverse.
 With a Hessian M of n of the rows the eigenvalues of M^{-1} H lie about (1 +- sqrt(p / n))^2 for p parameters, so that a
 pass divides the distance to the optimum by about n / p.
@@ -41,20 +41,20 @@ _SAMPLE_STEPS = 200
 _MEMORY = 5
 """Pairs of steps and gradient differences kept."""
 _PRODUCTS = 100
-"""Most of them for one decrement."""
+"""Most products with the Hessian for one decrement."""
 _ROUNDS = 4
 """Most moves of the intercepts alone."""
 _PATH = _STEPS + 2
 """Points remembered: the start, the steps, and the end with its intercepts settled."""
 _SHORTEST = 1e-4
-"""Of the steps tried along a direction."""
+"""The shortest step that is tried along a direction."""
 _NOTHING = 1e-15
-"""Share of J below which a gap says nothing, as in `inference.newton`."""
+"""Share of J below which a gap is rounding, as in `solvers.newton`."""
 _ARMIJO, _ROUNDING = 1e-4, 1e-11
-"""As in `inference.line_search`."""
+"""The constants of `solvers.line_search`: the required share of the slope, and the change of J that may be rounding."""
 _SEED = 20260214
 _MOST_PARAMETERS = 4000
-"""Most parameters whose Hessian is factored on the card."""
+"""Most parameters whose Hessian is factored on the GPU."""
 _MOST_BYTES = 8 << 30
 """Most memory for four copies of the probabilities."""
 
@@ -70,7 +70,7 @@ class DiagonalPrior(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What J is made of: rows, their weights, T, and the prior."""
+    """The parts of the objective J: rows, their weights, T, and the prior."""
 
     X: jax.Array
     c: jax.Array | None
@@ -97,14 +97,14 @@ class Memory(NamedTuple):
 
 
 class State(NamedTuple):
-    """A descent under way."""
+    """The state of a descent."""
 
     now: Point
     memory: Memory
     gap: Any
     """Estimate of J - J* at the point before."""
     target: Any
-    """Relative gap by the memory's own estimate, which may be too low, from which on it is worked out."""
+    """Relative gap, by the memory's own estimate, below which the gap is computed: the estimate may be too low."""
     converged: Any
     stuck: Any
     n_steps: Any
@@ -122,7 +122,7 @@ def descend(
     n_sample: int,
     buffers: list[Any],
 ) -> Descent | None:
-    """Descend from zero over blocks on a card; None if the Hessian, or four copies of P, would be too large.
+    """Descend from zero over blocks on a GPU; None if the Hessian, or four copies of P, would be too large.
 
     The probabilities at the end are left in the buffers.
     """
@@ -197,7 +197,7 @@ def _descent(
 
 
 def times(prior: DiagonalPrior, V: jax.Array) -> jax.Array:
-    """R V."""
+    """The product R V of the prior's precision."""
     values, centre, _ = prior
     if centre is None:
         return values * V
@@ -206,7 +206,7 @@ def times(prior: DiagonalPrior, V: jax.Array) -> jax.Array:
 
 
 def at(rows: Rows, theta: jax.Array) -> Point:
-    """J and its gradient, in one pass."""
+    """The objective J and its gradient, in one pass."""
     log_partition, P = log_partition_and_softmax(logits(rows.X, theta))
     total = weighed(log_partition, rows.c).sum()
     gradient = contract(weighed(P, rows.c), rows.X, theta.shape[1] > rows.X.shape[1]) - rows.moments
@@ -217,7 +217,7 @@ def at(rows: Rows, theta: jax.Array) -> Point:
 
 
 def product(rows: Rows, now: Point, V: jax.Array) -> jax.Array:
-    """H V."""
+    """The product H V of the Hessian."""
     out = hessian_product(rows.X, None, rows.c, now.theta, V - V.mean(axis=0), now.P)
     return out - out.mean(axis=0) + times(rows.prior, V)
 
@@ -235,7 +235,7 @@ def at_zero(rows: Rows) -> Apply:
 
 
 def whole(rows: Rows, now: Point, unseen: jax.Array) -> Apply:
-    """Inverse of the Hessian of these rows, which know nothing of sums of squares `unseen` (D,) of others.
+    """Inverse of the Hessian of these rows; `unseen` (D,) are the sums of squares of rows that are not among them.
 
     Without the prior, H has blocks -G_kl for pairs of classes; those of one class make each row of blocks sum to zero.
     """
@@ -272,13 +272,13 @@ def inverse_spd(M: jax.Array) -> jax.Array:
 
 
 def across(R: jax.Array, prior: DiagonalPrior, apply: Apply) -> jax.Array:
-    """Apply to deviations from the mean over classes, and the prior alone to the mean."""
+    """Apply a function to deviations from the mean over classes, and the prior alone to the mean."""
     mean = R.mean(axis=0)
-    held = mean_precision(prior).diagonal()
-    # no likelihood pulls there: a slope that small is rounding
-    felt = (held > 0) & (jnp.abs(mean) > 1e-12 * jnp.abs(R).max(axis=0))
+    precisions = mean_precision(prior).diagonal()
+    # the likelihood has no slope there: a slope that small is rounding
+    sloped = (precisions > 0) & (jnp.abs(mean) > 1e-12 * jnp.abs(R).max(axis=0))
     Z = apply(R - mean)
-    return Z - Z.mean(axis=0) + jnp.where(felt, mean / jnp.where(felt, held, 1.0), 0.0)
+    return Z - Z.mean(axis=0) + jnp.where(sloped, mean / jnp.where(sloped, precisions, 1.0), 0.0)
 
 
 # The descent
@@ -358,7 +358,7 @@ def remembered(memory: Memory, before: Point, now: Point) -> Memory:
 
 
 def recorded(path: tuple[jax.Array, ...], i: Any, now: Point, gap: Any) -> tuple[jax.Array, ...]:
-    """The path with its i-th point."""
+    """The path with its i-th point set."""
     entries = now.theta, now.gradient, now.value, gap
     return tuple(each.at[i].set(value) for each, value in zip(path, entries, strict=True))
 
@@ -366,7 +366,8 @@ def recorded(path: tuple[jax.Array, ...], i: Any, now: Point, gap: Any) -> tuple
 def decrement(rows: Rows, now: Point, apply: Apply, enough: Any) -> tuple[jax.Array, Any]:
     """1/2 g^T H^{-1} g by conjugate gradients, and the products it took; infinite where there is no curvature.
 
-    They end when a tenth of it is left by the preconditioner's estimate, which is added. Rounding takes no product.
+    They end when a tenth of it is left, by the preconditioner's estimate, which is added. A gradient that is only
+    rounding takes no product.
     """
     z = apply(-now.gradient)
     rz = -jnp.vdot(now.gradient, z)
@@ -394,7 +395,7 @@ def decrement(rows: Rows, now: Point, apply: Apply, enough: Any) -> tuple[jax.Ar
 
 
 def line_search(rows: Rows, now: Point, direction: jax.Array) -> tuple[Point, Any, jax.Array]:
-    """The first of ever shorter steps with J(t) <= J(0) + 1e-4 t J'(0), the trials it took, and whether there is one.
+    """The first of shorter and shorter steps with J(t) <= J(0) + 1e-4 t J'(0), its trials, and whether there is one.
 
     When the decrease is lost in rounding, a flatter slope will do. Where there is none, the point stays.
     """

@@ -1,4 +1,4 @@
-r"""The kernels of softmax regression once more, in JAX: for rows that lie on a card.
+r"""The kernels of softmax regression in JAX, for rows on a GPU.
 
 Each follows the formula of its NumPy version, with the same arguments and the same result. What differs is the order of
 work (see `rows.gpu_arrays`).
@@ -35,9 +35,9 @@ from posteriori.softmax import kernels, pairs
 from posteriori.softmax.posterior import FullPosterior, Posterior
 
 _FEW_CLASSES = 16
-"""Products of each class with all later ones are compiled one by one."""
+"""Up to this many classes the products of each class with all later ones are compiled one by one."""
 _COLUMNS = 500
-"""Of the left factor of a product with itself: fewer leave processors idle, more make what is thrown away."""
+"""Columns of the left factor of a product with itself: fewer leave processors idle, more compute unused values."""
 
 
 def log_partition_and_softmax(F: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -49,7 +49,7 @@ def log_partition_and_softmax(F: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def probabilities(X: jax.Array, theta: jax.Array, P: jax.Array | None) -> jax.Array:
-    """P (K, N): those kept from the last pass, or computed anew."""
+    """The probabilities P (K, N): those kept from the last pass, or computed again."""
     return log_partition_and_softmax(logits(X, theta))[1] if P is None else P
 
 
@@ -128,8 +128,8 @@ def pair_grams(X: jax.Array, Y: Any, c: jax.Array | None, theta: jax.Array, P: j
         Q = (R.T[:, :, None] * X[:, None, :]).reshape(B, n // B, K * D)
         grams = []
         for first in range(0, K - 1, together):
-            some = Q[..., first * D : (first + together) * D]
-            G = jnp.einsum("bnd,bne->bde", some, Q[..., first * D :]).sum(axis=0).reshape(-1, D, K - first, D)
+            left = Q[..., first * D : (first + together) * D]
+            G = jnp.einsum("bnd,bne->bde", left, Q[..., first * D :]).sum(axis=0).reshape(-1, D, K - first, D)
             grams += [G[i, :, i + 1 :].transpose(1, 0, 2) for i in range(min(len(G), K - 1 - first))]
         return jnp.concatenate(grams), contract(weighed(pair_products(P), c), X, with_intercept)
 
@@ -354,7 +354,7 @@ def plugin(X: jax.Array, theta: jax.Array, offset: jax.Array, log: bool) -> jax.
 
 
 def _quasi_arrays(posterior: Posterior, offset: np.ndarray, n_nodes: int, log: bool) -> tuple[Any, ...] | None:
-    """What `expected_softmax` needs of a full posterior; others are left to NumPy."""
+    """The arrays that `expected_softmax` needs of a full posterior; None for other posteriors, which NumPy computes."""
     if not (isinstance(posterior, FullPosterior) and posterior.gaussian):
         return None
     return posterior.mean, offset, posterior.packed_forms, posterior.nodes(n_nodes), log
@@ -365,7 +365,7 @@ quasi = jax_kernel(static=("log",), prepare=_quasi_arrays)(expected_softmax)
 
 @jax_kernel()
 def between(X: jax.Array, Y: Any, c: jax.Array | None, columns: jax.Array, low: jax.Array, high: jax.Array) -> Any:
-    """How many values of some columns are neither the least nor the greatest."""
+    """The number of values of each of these columns that are neither the least nor the greatest."""
     values = X[:, columns]
     found = (values != low) & (values != high)
     return (found if c is None else found & (c > 0)[:, None]).sum(axis=0)

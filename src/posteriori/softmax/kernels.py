@@ -142,7 +142,7 @@ def residual_moments(
 
 @kernel(jax_version="posteriori.softmax.jax_kernels:row_probabilities")
 def probabilities(X: Any, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
-    """P (K, n): those kept from the last pass, or computed anew."""
+    """The probabilities P (K, n): those kept from the last pass, or computed again."""
     if P is None:
         P = logits(X, theta)
         softmax_in_place(P)
@@ -263,10 +263,10 @@ def hessian_cross(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np
 
 @dataclass(frozen=True)
 class Separation:
-    """How a direction of the weights orders the classes; ``+`` merges two sets of rows.
+    """The order in which a direction of the weights puts the classes; ``+`` merges two sets of rows.
 
     deficit is the most by which some row's own class falls short of its highest logit, spread the widest range of
-    a row's logits. A direction with deficit 0 and positive spread raises the likelihood for ever.
+    a row's logits. A direction with deficit 0 and positive spread raises the likelihood without end.
     """
 
     deficit: float

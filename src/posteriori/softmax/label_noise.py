@@ -21,13 +21,13 @@ from posteriori.solvers.solution import Status
 __all__ = ["clean_label_shares", "fit_with_label_noise", "require_single_labels"]
 
 _FIRST_RATE = 0.05
-"""Where the search for a rate begins."""
+"""The rate at which the search for a rate begins."""
 
 
 def require_single_labels(target: Target) -> None:
     """Raise unless each row has one label."""
     if target.codes is None:
-        raise ValueError("label_noise needs labels: soft targets say themselves how sure they are.")
+        raise ValueError("label_noise needs one label for each row: soft targets already state how sure they are.")
 
 
 def fit_with_label_noise(

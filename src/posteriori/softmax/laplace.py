@@ -18,7 +18,7 @@ from posteriori.solvers.problem import PosteriorProblem
 __all__ = ["Laplace", "class_basis", "full_posterior", "laplace", "mode"]
 
 _STALE = 0.1
-"""Share of the decrement that a step may leave before the Hessian is made anew."""
+"""Share of the decrement that a step may leave before the Hessian is made again."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Laplace:
 
 
 def class_basis(problem: PosteriorProblem) -> np.ndarray:
-    """Contrasts (K, K - 1) if the prior treats the classes alike, else the identity (K, K)."""
+    """Contrasts (K, K - 1) if the prior treats all classes equally, else the identity (K, K)."""
     K = problem.shape[0]
-    alike = problem.prior.exchangeable and (problem.mean is None or bool((problem.mean == problem.mean[0]).all()))
-    return contrasts(K) if alike else np.eye(K)
+    equal_means = problem.mean is None or bool((problem.mean == problem.mean[0]).all())
+    return contrasts(K) if problem.prior.exchangeable and equal_means else np.eye(K)
 
 
 def full_posterior(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray) -> FullPosterior:
@@ -59,8 +59,8 @@ def mode(
 ) -> tuple[np.ndarray, bool]:
     """The mode near theta by Newton's method with the Hessian of a problem close by, and whether it was reached.
 
-    That Hessian is made anew only when a step leaves more than a tenth of the decrement: after a change of the prior
-    it is nearly right, and costs many passes. A theta that is good enough comes back itself.
+    That Hessian is made again only when a step leaves more than a tenth of the decrement: after a change of the prior
+    it is nearly right, and costs many passes. A theta that is good enough is returned as it is.
     """
     value, gradient = problem.value_gradient(theta)
     posterior = full_posterior(problem, theta, H_lik)

@@ -26,10 +26,10 @@ from posteriori.rows.products import logits
 from posteriori.softmax.pairs import pair_products, reference_covariance
 from posteriori.softmax.posterior import FullPosterior
 
-__all__ = ["LeftOut", "left_out"]
+__all__ = ["LeftOutScores", "left_out"]
 
 
-class LeftOut(NamedTuple):
+class LeftOutScores(NamedTuple):
     """Log-probabilities (n,) of each row's own target under the other rows: of the posterior mean, and averaged."""
 
     plugin: np.ndarray
@@ -43,7 +43,7 @@ def left_out(
     share: np.ndarray,
     source: FullPosterior | None = None,
     n_nodes: int = 128,
-) -> LeftOut:
+) -> LeftOutScores:
     """Approximate leave-one-out log-probabilities.
 
     Parameters
@@ -51,11 +51,11 @@ def left_out(
     X : (n, D)
         Rows of the fit.
     Y : ndarray (n, K)
-        Their targets.
+        Targets of the rows.
     share : ndarray (n,)
         How much of each to leave out: one, or all of a row that weighs less.
     source : FullPosterior or None
-        Over which p and Lambda were averaged; None takes them at the mode.
+        The posterior over which p and Lambda were averaged; None takes them at the mode.
     """
     K, n = len(posterior.mean), X.shape[0]
     nodes = normal_nodes(K - 1, n_nodes)
@@ -71,18 +71,18 @@ def left_out(
     own = share[:, None, None] * _laplacian(products, K)[:, :-1, :-1]
     # with V = L L^T, (I - V own)^{-1} V = L (I - L^T own L)^{-1} L^T
     L = cholesky_psd(V)
-    held, U = np.linalg.eigh(L.transpose(0, 2, 1) @ own @ L)
-    # rounding aside, a row cannot hold more than all that is known about its logits
-    half = (L @ U) / np.sqrt(1.0 - np.minimum(held, 0.999))[:, None, :]
+    shares, U = np.linalg.eigh(L.transpose(0, 2, 1) @ own @ L)
+    # rounding aside, a row cannot contribute more than all that is known about its logits
+    half = (L @ U) / np.sqrt(1.0 - np.minimum(shares, 0.999))[:, None, :]
     left = half @ half.transpose(0, 2, 1)
     G = np.zeros((K, n))
     G[:-1] = F[:-1] - F[-1] + np.einsum("nij,nj->in", left, (share[:, None] * (P.T - Y))[:, :-1])
     averaged = log_expected_softmax(logits_at_nodes(G, left, nodes), nodes.weights, G.shape)
-    return LeftOut(_own(log_softmax_in_place(G), Y), _own(averaged, Y))
+    return LeftOutScores(_own(log_softmax_in_place(G), Y), _own(averaged, Y))
 
 
 def _laplacian(products: np.ndarray, K: int) -> np.ndarray:
-    """Diag p - p p^T, averaged, (n, K, K), from p_k p_l for k < l, (pairs, n)."""
+    """diag p - p p^T, averaged, (n, K, K), from p_k p_l for k < l, (pairs, n)."""
     k, m = np.triu_indices(K, 1)
     out = np.zeros((products.shape[1], K, K))
     out[:, k, m] = out[:, m, k] = -products.T

@@ -45,7 +45,7 @@ class LinearLikelihood:
 def linear_likelihood(
     features: Features, target: Target, has_intercept: bool, rule: CoordinateRule, n_threads: int
 ) -> LinearLikelihood:
-    """Take moments, choose coordinates and go over to them.
+    """The likelihood of a data set: take its moments, choose coordinates and convert the rows to them.
 
     The first pass sums the observed moments; were a value not finite, they would not be either, and it is found. A
     prior in the units of the data needs no other coordinates, unless float64 would lose digits in them. Scaled ones are
@@ -67,9 +67,9 @@ def linear_likelihood(
         blocks = blocks_in(safe)
         observed = ObservedMoments.of(blocks, K)
     if not rule.scaled:
-        held = prepared(blocks)
-        if held is not blocks:
-            blocks, observed = held, ObservedMoments.of(held, K)
+        ready = prepared(blocks)
+        if ready is not blocks:
+            blocks, observed = ready, ObservedMoments.of(ready, K)
         centre = np.append(observed.mean, 1.0) if has_intercept else None
         return LinearLikelihood(blocks, observed, replace(safe, centre=centre), has_intercept)
     coordinates = _standard_coordinates(blocks, observed, safe, has_intercept)
@@ -101,7 +101,7 @@ def _ranges_of_two_values(blocks: Blocks, spread: np.ndarray) -> np.ndarray:
 
 @kernel(reads_labels=False, jax_version="posteriori.softmax.jax_kernels:between")
 def between(X: Any, Y: Any, c: np.ndarray | None, columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """How many values of some columns are neither the least nor the greatest."""
+    """The number of values of each of these columns that are neither the least nor the greatest."""
     values = as_dense(X[:, columns])
     found = (values != low) & (values != high)
     return found.sum(axis=0) if c is None else (c > 0) @ found

@@ -26,7 +26,7 @@ __all__ = ["Mode", "SolveSettings", "certified", "find_mode"]
 
 @dataclass(frozen=True)
 class SolveSettings:
-    """How an optimum is to be found: the solver, its limits, and what is called after each iteration."""
+    """Settings of the search for an optimum: the solver, its limits, and what is called after each iteration."""
 
     solver: Solver
     tol: float
@@ -42,7 +42,7 @@ class Mode:
     Attributes
     ----------
     objective : SoftmaxObjective
-        With the prior, as given or as chosen.
+        The objective with the prior, as given or as chosen.
     theta : ndarray (K, D')
     solution : Solution
     laplace : Laplace or None
@@ -50,7 +50,7 @@ class Mode:
     evidence_path : list of EvidencePoint
         Points visited in search of the prior; empty if it was given.
     evidence_converged : bool or None
-        Whether that search reached its top.
+        Whether that search reached the highest evidence.
     posterior : FullPosterior or None
         The only posterior there is, under a prior that is improper.
     """
@@ -119,7 +119,7 @@ def certified(objective: SoftmaxObjective, theta: np.ndarray, status: Status, ga
 
 
 def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | None:
-    """A direction along which J falls for ever, if there is one: looked for where Newton's method would go."""
+    """A direction along which J falls without end, if there is one: looked for where Newton's method would go."""
     if objective.certificate.free is None:
         return None
     for now in islice(Newton().steps(objective, theta, 0.0), 30):
@@ -133,7 +133,7 @@ def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | N
 
 
 def _bounded(objective: SoftmaxObjective, theta: np.ndarray) -> tuple[np.ndarray, float | None]:
-    """Theta with its free intercepts solved for, and the rigorous bound on J - J* there."""
+    """theta with its free intercepts solved for, and the rigorous bound on J - J* there."""
     if objective.has_intercept and not objective.precision[:, -1].any():
         settled = objective.certificate.settle_intercepts(theta)
         if settled is None:

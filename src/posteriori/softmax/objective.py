@@ -55,7 +55,7 @@ class SoftmaxObjective:
     ----------
     blocks : Blocks
     observed : ObservedMoments
-        Of the same blocks.
+        The moments of the same blocks.
     precision : ndarray (K, D') or Precision
         R of the prior; per coefficient, zero where it is flat. D' = D + 1 with an intercept, else D.
     mean : ndarray (K, D') or None
@@ -82,7 +82,7 @@ class SoftmaxObjective:
 
     @property
     def n_rows(self) -> int:
-        """N."""
+        """The number of rows N."""
         return self.blocks.n_rows
 
     @property
@@ -113,14 +113,14 @@ class SoftmaxObjective:
         return float(value), gradient
 
     def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
-        """H V at theta, without H."""
+        """The product H V at theta, without forming H."""
         buffers = self.probabilities_at(theta)
         product = self.blocks.map_sum(kernels.hessian_product, theta, V - V.mean(axis=0), row_values=buffers)
         product -= product.mean(axis=0)
         return product + self.prior.times(V)
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
-        """H at theta, (K D', K D')."""
+        """The Hessian H at theta, (K D', K D')."""
         H = self.blocks.map_sum(kernels.hessian, theta, row_values=self.probabilities_at(theta), coarse=True)
         return H + self.prior.matrix(np.eye(self.shape[0]))
 
@@ -156,7 +156,7 @@ class SoftmaxObjective:
 
     @property
     def start(self) -> Start:
-        """Samples of the rows, and the way from zero."""
+        """The start of a solve: samples of the rows, or the descent from zero."""
         return Start(self)
 
     def _keep(self, theta: np.ndarray, value: float, gradient: np.ndarray) -> None:
@@ -165,7 +165,7 @@ class SoftmaxObjective:
 
 
 class Start:
-    """The start of a solve over many rows: the optimum of a sample of them, or a descent on the card."""
+    """The start of a solve over many rows: the optimum of a sample of them, or a descent on the GPU."""
 
     def __init__(self, objective: SoftmaxObjective) -> None:
         self.objective = objective
@@ -194,7 +194,7 @@ class Start:
         return problem._samples[n_rows, as_in_memory]
 
     def descend(self, tol: float) -> Descent | None:
-        """The way from zero to the optimum in one call, where rows lie on a card; None also if it led nowhere."""
+        """The descent from zero to the optimum in one call if rows are on a GPU; None otherwise, or if it failed."""
         problem, prior = self.objective, self.objective.prior
         buffers = problem._row_values
         if not isinstance(problem.blocks, OnGpu) or buffers is None:

@@ -35,10 +35,10 @@ class Posterior(Protocol):
         """H^{-1}, (K D', K D')."""
 
     def variances(self) -> np.ndarray:
-        """Variance of each parameter, (K, D')."""
+        """The variance of each parameter, (K, D')."""
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-        """Parameters at random, (n_draws, K, D')."""
+        """Parameters drawn at random, (n_draws, K, D')."""
 
     def latent_covariance(self, X: Any) -> np.ndarray:
         """Joint covariance of the logits of rows, (n, K, K)."""
@@ -58,7 +58,7 @@ class Posterior(Protocol):
 
 
 class FullPosterior:
-    """Every covariance: H factored in coordinates theta = Q B of the classes.
+    """A posterior with every covariance: H is factored in coordinates theta = Q B of the classes.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ class FullPosterior:
     H : ndarray (J D', J D')
         In coordinates of `basis`.
     basis : ndarray (K, J)
-        The identity, or contrasts when the prior treats classes alike: what is left of the parameters then, the same
-        vector added to every class, is as the prior left it.
+        The identity, or contrasts when the prior treats all classes equally: what is left of the parameters then, the
+        same vector added to every class, is as the prior left it.
     common : ndarray (D', D') or None
         With contrasts, the prior's precision of one class; None where there is no prior, and classes sum to zero.
     cholesky : callable
@@ -133,7 +133,7 @@ class FullPosterior:
 
     @cached_property
     def packed_forms(self) -> np.ndarray:
-        """The same, ready for the quadratic forms of many blocks."""
+        """The covariances `forms`, ready for the quadratic forms of many blocks."""
         return packed_forms(self.forms)
 
     @cached_property
@@ -313,11 +313,12 @@ class DiagonalPosterior(_BasisPosterior):
         # of (x - c)^2 s + s_b; rows as wide as the parameters bring their own last entry
         c = self.centre[:-1]
         wide = X.shape[1] == s.shape[1]
-        last = np.ones(X.shape[0]) if not wide else np.asarray(X[:, -1]).ravel()
+        last_entry = np.ones(X.shape[0]) if not wide else np.asarray(X[:, -1]).ravel()
         if wide:
             X, squares = X[:, :-1], squares[:, :-1]
         cross = logits(X, s[:, :-1] * c)
-        return logits(squares, s[:, :-1]) - 2.0 * last * cross + np.multiply.outer(s[:, :-1] @ c**2 + s[:, -1], last**2)
+        at_centre = np.multiply.outer(s[:, :-1] @ c**2 + s[:, -1], last_entry**2)
+        return logits(squares, s[:, :-1]) - 2.0 * last_entry * cross + at_centre
 
     def variances(self) -> np.ndarray:
         out = 1.0 / self.precisions

@@ -23,7 +23,7 @@ class Precision(Protocol):
 
     @property
     def exchangeable(self) -> bool:
-        """Whether all classes are treated alike and independently."""
+        """Whether all classes have the same precision and are independent of each other."""
 
     @property
     def largest(self) -> float:

@@ -17,11 +17,11 @@ from posteriori.softmax.precision import DiagonalPrecision, KroneckerPrecision, 
 __all__ = ["WEAK", "WEAKEST", "GaussianPrior", "Prior", "PriorInCoordinates", "RidgePenalty", "per_coefficient"]
 
 WEAK = 1.0 / 2.5**2
-"""Precision of the logit of the mean row when nothing else is said: probabilities from 0.01 to 0.99 are all likely."""
+"""Precision of the logit of the mean row where the user gives none: probabilities from 0.01 to 0.99 are all likely."""
 
 
 WEAKEST = 1.0 / 20.0**2
-"""How far it may fall where the evidence asks for it: a mean row far from some class has a large logit."""
+"""The least such precision that the evidence may choose: a mean row far from some class has a large logit."""
 
 
 @runtime_checkable
@@ -37,10 +37,10 @@ class Prior(Protocol):
 
     @property
     def note(self) -> str:
-        """What is added to the description of the prior, such as how it was chosen."""
+        """Text that is added to the description of the prior, such as how it was chosen."""
 
     def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
-        """What it asks of the coordinates of a fit."""
+        """The coordinates of a fit that this prior needs."""
 
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The mode under it, with whatever of it is chosen by the data; `structure` is the posterior's."""
@@ -64,7 +64,7 @@ class PriorInCoordinates:
         return self.precision.exchangeable and (self.mean is None or bool((self.mean == self.mean[0]).all()))
 
     def in_data_units(self, coordinates: Coordinates, D: int) -> GaussianPrior:
-        """The prior as a user would state it, for D features: the inverse of `GaussianPrior.in_coordinates`."""
+        """The prior in the units of the data, for D features: the inverse of `GaussianPrior.in_coordinates`."""
         K, width = self.precision.diagonal.shape
         mean: Any = 0.0 if self.mean is None else coordinates.outward(self.mean)
         if isinstance(self.precision, DiagonalPrecision):
@@ -89,8 +89,8 @@ class GaussianPrior(Parameters):
         One number; (K, D), one per coefficient; a matrix over all weights, class by class, (K D, K D), or with the
         intercepts, K (D + 1); or Kronecker factors (A, G) with A (K, K) and G (D, D) or (D + 1, D + 1).
     intercept_precision : number or None, default None
-        Of the logit of the mean row, w_k . mean(x) + b_k; None is weak, 1/2.5^2. Not used when `precision` covers
-        the intercepts.
+        Precision of the logit of the mean row, w_k . mean(x) + b_k; None is weak, 1/2.5^2. Not used when `precision`
+        covers the intercepts.
     autoscale : bool, default False
         State the prior for columns that are centred and scaled to unit standard deviation: predictions then do not
         depend on the units or the origin of a column.

@@ -14,7 +14,7 @@ __all__ = ["progress"]
 
 @contextmanager
 def progress(verbose: int, blocks: Blocks) -> Iterator[Callable[[int, Iterate], None] | None]:
-    """What to call after each iteration: nothing, a line kept up to date (1), or one line each (2)."""
+    """A function to call after each iteration: None if `verbose` is 0, a line kept up to date for 1, one each for 2."""
     if not verbose:
         yield None
         return
@@ -33,13 +33,13 @@ def progress(verbose: int, blocks: Blocks) -> Iterator[Callable[[int, Iterate], 
     if verbose > 1:
         yield lambda i, now: console.print(line(i, now))
         return
-    last = ""
+    latest = ""
     with console.status("first pass over the data") as status:
 
         def update(i: int, now: Iterate) -> None:
-            nonlocal last
-            last = line(i, now)
-            status.update(last)
+            nonlocal latest
+            latest = line(i, now)
+            status.update(latest)
 
         yield update
-    console.print(last)
+    console.print(latest)

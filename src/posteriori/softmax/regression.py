@@ -18,7 +18,7 @@ from posteriori.rows.engines import read_for_fit, read_for_prediction, read_in_m
 from posteriori.rows.features import Features
 from posteriori.rows.products import logits
 from posteriori.rows.schema import check_features, remember_features
-from posteriori.rows.target import Target
+from posteriori.rows.target import Target, classes_of_call
 from posteriori.softmax.kernels import probabilities
 from posteriori.softmax.likelihood import linear_likelihood
 from posteriori.softmax.priors import RidgePenalty
@@ -68,7 +68,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
     random_state : int, RandomState or None
         For stochastic gradients alone; all other solvers are deterministic.
     device : None, "cpu" or "gpu"
-        "gpu" moves the rows there once and sums over them there (needs JAX; dense rows only); None works where X lies,
+        "gpu" moves the rows there once and sums over them there (needs JAX; dense rows only); None works where X is,
         which may be an array of JAX, PyTorch or CuPy on a GPU.
     verbose : int, default 0
         1 shows a line of progress, 2 one per iteration.
@@ -176,7 +176,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         N, which weighs the prior against the rows, is the number of rows seen so far. A call that begins a pass with
         the same rows as the very first call is taken for a repetition: N then stays as it is, so that repeated passes
         approach the optimum that `fit` finds. Features need no scaling: steps follow their running moments. After a
-        `fit` it starts anew.
+        `fit` it starts again.
 
         Parameters
         ----------
@@ -191,12 +191,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         """
         solve_settings(self)
         state: Sequential | None = getattr(self, "_sequential", None)
-        if classes is not None and state is not None and list(np.unique(classes)) != list(self.classes_):
-            raise ValueError(
-                f"classes={list(classes)!r} differ from those of the first call, {list(self.classes_)!r}: pass the "
-                "same ones, or None."
-            )
-        declared = self.classes_ if state is not None else classes if classes is not None else self.classes
+        declared = classes_of_call(None if state is None else self.classes_, classes, self.classes)
         features, target, named = read_in_memory_for_fit(
             X, y, sample_weight, declared, self.class_weight, who="partial_fit, which goes over rows once,"
         )

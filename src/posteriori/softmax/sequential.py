@@ -23,9 +23,9 @@ class Sequential:
     Parameters
     ----------
     theta : ndarray (K, D')
-        Where to start.
+        Parameters at the start.
     precision : ndarray (K, D')
-        Of the prior.
+        The precisions of the prior.
     """
 
     def __init__(self, theta: np.ndarray, precision: np.ndarray) -> None:

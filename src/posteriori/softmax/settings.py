@@ -33,7 +33,7 @@ _SOLVERS: dict[str, type[Solver]] = {
 
 
 def solve_settings(estimator: Any) -> SolveSettings:
-    """How the mode is to be found, once the arguments that all softmax estimators share have been checked."""
+    """Check the arguments that all softmax estimators share, and return the settings of the search for the mode."""
     solver = estimator.solver
     if isinstance(solver, str):
         require_choice("solver", solver, _SOLVERS, others=" or a solver object")

@@ -33,7 +33,7 @@ def structure_for(asked: str, N: int, K: int, width: int) -> tuple[str, str]:
             gib = 5 * 8 * max(K, width) ** 2 / 2**30
             raise ValueError(
                 f"posterior='kronecker' with {K} classes and {width} coefficients each needs about {gib:.1f} GiB, and "
-                "hours: use posterior='diagonal', or 'auto'."
+                "hours of computation: use posterior='diagonal', or 'auto'."
             )
         return asked, "as asked"
     flops = 0.5 * N * ((K - 1) * width) ** 2
@@ -53,7 +53,8 @@ def structured_posterior(
     if structure == "kronecker":
         if not objective.prior.exchangeable:
             raise ValueError(
-                "posterior='kronecker' needs a prior that treats all classes alike: use posterior='full' or 'diagonal'."
+                "posterior='kronecker' needs a prior that treats all classes equally: use posterior='full' or "
+                "'diagonal'."
             )
         A, G = objective.blocks.map_sum(kronecker_factors, theta, None, coarse=True)
         common = objective.prior.matrix(np.eye(len(theta))[:, :1])

@@ -110,7 +110,7 @@ def _feature_names(model: BayesianSoftmaxRegression) -> list[str]:
 def _index(model: BayesianSoftmaxRegression, label: Any) -> int:
     found = np.flatnonzero(model.classes_ == label)
     if found.size != 1:
-        raise ValueError(f"{label!r} is not a class of this model: there are {model.classes_.tolist()}.")
+        raise ValueError(f"{label!r} is not a class of this model: its classes are {model.classes_.tolist()}.")
     return int(found[0])
 
 

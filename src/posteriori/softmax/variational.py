@@ -4,7 +4,7 @@ r"""The Gaussian closest to the posterior: q = N(m, S) that maximises a bound on
 
 Where it is stationary, S^{-1} = E_q[H_lik] + R and the averaged gradient vanishes. Each step goes a share rho of the
 way to that in the precision, and the same share of a Newton step in the mean (natural gradients). Full steps settle in
-a few rounds where Laplace's Gaussian was nearly right already; where it was far too wide they swing to and fro: rho
+a few rounds where Laplace's Gaussian was nearly right already; where it was far too wide they oscillate: rho
 halves when a step loses and grows again when one gains.
 """
 
@@ -26,12 +26,12 @@ _SHORTEST = 0.02
 """Share of a full step; when one this short still loses, the errors of the averages are all that is left."""
 
 _GROWTH = 1.2
-"""Of the share, after a step that gained."""
+"""The factor by which the share grows after a step that gained."""
 
 
 @dataclass(frozen=True)
 class Variational:
-    """The best Gaussian found.
+    """The Gaussian with the highest bound that was found.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Variational:
     bound : float
         B, on the log evidence.
     source : FullPosterior
-        Over which curvature was averaged to make the posterior's precision; the posterior itself, if a step that
+        The posterior over which curvature was averaged to make the precision; the posterior itself, if a step that
         far would lower the bound.
     converged : bool
     n_iter : int
@@ -66,7 +66,7 @@ class _Terms(NamedTuple):
 def variational(
     problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray, n_nodes: int = 128, max_iter: int = 60
 ) -> Variational:
-    """The best Gaussian, climbed to from N(theta, (H_lik + R)^{-1}) until a step gains next to nothing.
+    """The Gaussian with the highest bound, by steps from N(theta, (H_lik + R)^{-1}) until one gains almost nothing.
 
     The averages are over fixed nodes, whose errors are a small fraction of the bound: it is not climbed further.
     """
@@ -100,7 +100,7 @@ def variational(
 
 
 def _slack(bound: float) -> float:
-    """How far the averages' errors may change the bound."""
+    """The change of the bound that errors of the averages alone may cause."""
     return 0.01 + 2e-3 * abs(bound)
 
 

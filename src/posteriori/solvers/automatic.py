@@ -1,4 +1,4 @@
-"""The default: a start that is cheap and safe, a Newton finish that is exact."""
+"""The default solver: a start that is cheap and safe, and an exact end by Newton's method."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Automatic(Solver):
 def _sample_start(
     problem: SampledProblem, start: np.ndarray, precondition: Precondition
 ) -> tuple[np.ndarray, Precondition, bool]:
-    """The optimum of ever larger samples, each started from the one before, and a preconditioner from the last.
+    """The optimum of larger and larger samples, each started from the one before, and a preconditioner from the last.
 
     The optimum of n rows is about K D / 2 nats from that of all, so that is how exactly it is worth knowing. Should
     it be worse for all rows than the start was for the first sample, the start it is: later samples begin so near to

@@ -50,7 +50,7 @@ class GradientDescent(Solver):
         self.require(self.decay >= 0, "decay", "not negative")
 
     def steps(self, problem: CurvedProblem, theta: np.ndarray, tol: float) -> Steps:
-        """Iterate from theta until the Newton decrement, looked at ever less often, is within tol * |J|."""
+        """Iterate from theta until the Newton decrement, computed less and less often, is within tol * |J|."""
         eta = self.step or 1.0 / largest_curvature(problem)
         value, gradient = problem.value_gradient(theta)
         start, next_look = value, 0
@@ -80,7 +80,7 @@ class GradientDescent(Solver):
 
 
 def largest_curvature(problem: CurvedProblem) -> float:
-    """l >= the largest eigenvalue of H anywhere, by Boehning's bound H <= 1/2 (I - 11^T/K) kron X^T C X + a.
+    """A bound on the largest eigenvalue of H anywhere, by Boehning's H <= 1/2 (I - 11^T/K) kron X^T C X + a.
 
     At theta = 0 the likelihood's Hessian is 1/K (I - 11^T/K) kron X^T C X, so its largest eigenvalue, found by the
     power method, gives the bound when multiplied by K/2.

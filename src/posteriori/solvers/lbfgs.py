@@ -54,7 +54,7 @@ class LBFGS(Solver):
         """Iterate from theta until the Newton decrement is within tol * |J|.
 
         The decrement is worked out only when L-BFGS's own estimate, which is often too low, suggests it. While that
-        says that the optimum is still far, the preconditioner is made anew after 8, 16, 32, ... iterations.
+        says that the optimum is still far, the preconditioner is made again after 8, 16, 32, ... iterations.
         """
         value, gradient = problem.value_gradient(theta)
         if not np.isfinite(value):
@@ -113,7 +113,7 @@ class _Metric:
         return True
 
     def renew(self, n_iter: int, theta: np.ndarray, far: bool) -> None:
-        """Make the preconditioner anew after 8, 16, 32, ... iterations, while the optimum is still far."""
+        """Make the preconditioner again after 8, 16, 32, ... iterations, while the optimum is still far."""
         if n_iter < self.renewal:
             return
         self.renewal *= 2

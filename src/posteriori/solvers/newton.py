@@ -200,7 +200,7 @@ def forms_hessian(problem: CurvedProblem) -> bool:
 
 
 def ends_with_a_full_step(problem: CurvedProblem) -> bool:
-    """Whether a last step, beyond the tolerance, costs next to nothing."""
+    """Whether a last step, beyond the tolerance, costs almost nothing."""
     return problem.shape[0] * problem.shape[1] * problem.n_rows <= _THOROUGH
 
 

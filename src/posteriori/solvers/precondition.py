@@ -75,7 +75,7 @@ def class_blocks(blocks: np.ndarray, precision: np.ndarray) -> Preconditioner:
 
 
 def _across(apply: Preconditioner, precision: np.ndarray) -> Preconditioner:
-    """Apply to deviations from the mean over classes, and the prior alone to the mean."""
+    """A preconditioner that applies `apply` to deviations from the mean over classes, the prior alone to the mean."""
     prior = precision.mean(axis=0)
 
     def across(R: np.ndarray) -> np.ndarray:
@@ -124,7 +124,7 @@ class Precondition:
         return other
 
     def at(self, theta: np.ndarray) -> Preconditioner:
-        """The preconditioner, made anew at theta once the last has cost more than a new one."""
+        """The preconditioner, made again at theta once the last has cost more than a new one."""
         return self.renew(theta) if self.wasted >= self.cost[self.kind] else self.apply
 
     def worth_renewing(self, n_passes: int) -> bool:
@@ -136,7 +136,7 @@ class Precondition:
         return False
 
     def renew(self, theta: np.ndarray) -> Preconditioner:
-        """The preconditioner made anew at theta."""
+        """The preconditioner made again at theta."""
         precision = self.problem.precision
         if self.kind == "blocks":
             self.apply = class_blocks(self.problem.curvature.class_blocks(theta), precision)

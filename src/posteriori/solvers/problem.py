@@ -1,4 +1,4 @@
-"""What solvers ask of a problem: the less they need, the more they can solve."""
+"""Protocols of the problems that solvers solve: each solver asks for as little as it needs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Descent:
-    """A descent over all rows, done by those who hold them.
+    """The result of a descent over all rows that was made where the rows are.
 
     Attributes
     ----------
     thetas, gradients : list of ndarray (K, D')
-        Of all steps; the last is the end.
+        Parameters and gradients of all steps; the last is the end.
     values, gaps : list of float
         J, and estimates of J - J*; if it converged, the last is the decrement 1/2 g^T H^{-1} g.
     converged : bool
@@ -39,9 +39,9 @@ class Descent:
     log_partition : float
         The sum of log-partitions at the end.
     n_passes : int
-        Over all rows.
+        The number of passes over all rows.
     probabilities : array (K, N)
-        At the end, where the rows lie.
+        Probabilities of the rows at the end, on the device of the rows.
     """
 
     thetas: list[np.ndarray]
@@ -55,7 +55,7 @@ class Descent:
 
 
 class Problem(Protocol):
-    """What solvers ask of an objective J over parameters of a given shape."""
+    """An objective J over parameters of a given shape."""
 
     shape: tuple[int, int]
 
@@ -126,13 +126,13 @@ class PosteriorCurvature(CurvatureParts, Protocol):
 
 
 class OptimumProofs(Protocol):
-    """What can be proven about the optimum from one gradient or one direction."""
+    """Proofs about the optimum from one gradient or one direction."""
 
     def least_gap(self, gradient: np.ndarray) -> float:
         """A lower bound on J - J* where the gradient is this."""
 
     def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
-        """A direction along which J falls for ever, if the parameters or the direction are one."""
+        """A direction along which J falls without end, if the parameters or the direction are one."""
 
 
 class StartingPoint(Protocol):
@@ -143,19 +143,19 @@ class StartingPoint(Protocol):
         """The size of the smallest sample whose optimum is a good start; at least N if none is."""
 
     def sample(self, n_rows: int) -> SampledProblem:
-        """The same objective estimated from some of the rows."""
+        """The objective estimated from a sample of the rows."""
 
     def descend(self, tol: float) -> Descent | None:
-        """The path from zero to the optimum, where rows lie so far away that it is better walked there; else None."""
+        """The path from zero to the optimum, computed in one call where the rows are on a GPU; else None."""
 
 
 class CurvedProblem(Problem, Protocol):
     """A problem that also knows its Hessian, whole or in parts that make a preconditioner."""
 
     precision: np.ndarray
-    """Diagonal of the prior's, (K, D)."""
+    """Diagonal of the prior's precision R, (K, D)."""
     mean: np.ndarray | None
-    """Of the prior: 1/2 (theta - mean)^T R (theta - mean) is part of J; None is zero."""
+    """The prior's mean, (K, D): 1/2 (theta - mean)^T R (theta - mean) is part of J; None is zero."""
 
     @property
     def prior(self) -> PriorPrecision:
@@ -171,7 +171,7 @@ class CurvedProblem(Problem, Protocol):
 
     @property
     def certificate(self) -> OptimumProofs:
-        """What can be proven about the optimum."""
+        """Proofs about the optimum."""
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
         """The Hessian H, (K D, K D)."""

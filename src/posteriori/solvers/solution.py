@@ -126,7 +126,7 @@ class BayesianSolution(Solution):
     Attributes
     ----------
     structure, structure_reason : str
-        Of the posterior: "full", "kronecker" or "diagonal".
+        The structure of the posterior ("full", "kronecker" or "diagonal"), and why it was chosen.
     approximation, approximation_reason : str
         "laplace", "variational" or "importance".
     approximation_converged : bool or None
@@ -139,7 +139,7 @@ class BayesianSolution(Solution):
     bound : float or None
         Variational lower bound on the log evidence.
     k_hat, effective_sample_size : float or None
-        Of importance weights.
+        How far importance weights can be trusted, and how many equal weights they are worth.
     """
 
     structure: str = "full"
@@ -158,7 +158,7 @@ class BayesianSolution(Solution):
 def run(
     steps: Generator[Iterate, None, Any], max_iter: int, report: Callable[[int, Iterate], None] | None = None
 ) -> tuple[Iterate, Status, list[TraceEntry]]:
-    """Let a solver work until it ends, reaches `max_iter` or is interrupted; return the best iterate it saw."""
+    """Run a solver until it ends, reaches `max_iter` or is interrupted; return the best iterate it saw."""
     trace: list[TraceEntry] = []
     best: Iterate | None = None
     status = Status.ITERATION_LIMIT

@@ -58,7 +58,7 @@ class StochasticGradient(Solver):
 
     @property
     def max_iter(self) -> int | None:
-        """Passes over the data, in the place where other solvers have iterations."""
+        """The most passes over the data, which count as iterations."""
         return self.epochs
 
     def validate(self) -> None:

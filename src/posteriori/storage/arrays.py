@@ -11,7 +11,7 @@ from posteriori.exceptions import StorageError
 __all__ = ["as_tensor", "check_tensor", "dtype_of", "from_tensor", "is_plain"]
 
 _KINDS = "biufcmM"
-"""Of dtypes whose values are their bytes: numbers, booleans, dates and times."""
+"""Kinds of dtypes whose values are their bytes: numbers, booleans, dates and times."""
 
 
 def is_plain(dtype: np.dtype) -> bool:
@@ -44,7 +44,7 @@ def check_tensor(tensor: np.ndarray, about: dict[str, Any], name: str) -> tuple[
     dtype = dtype_of(about.get("dtype"))
     shape, axes = about.get("shape"), about.get("axes")
     if not _are_sizes(shape) or (axes is not None and not (_are_sizes(axes) and sorted(axes) == [*range(len(shape))])):
-        raise StorageError(f"the array {name!r} is not described as it must be")
+        raise StorageError(f"the description of the array {name!r} is malformed")
     stored_shape = list(shape) if axes is None else [shape[axis] for axis in axes]
     carrier, parts = _carrier(dtype)
     if tensor.dtype != carrier or list(tensor.shape) != [*stored_shape, *parts]:

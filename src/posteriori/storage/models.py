@@ -19,7 +19,7 @@ from posteriori.storage.tree import MALFORMED, decode, encode, stored_in
 __all__ = ["describe", "load", "save"]
 
 _RECORDED = ("n_iter", "n_passes", "objective", "gap", "energy", "structure", "approximation")
-"""What a description repeats of the record of a fit, where the record has it."""
+"""Fields of the record of a fit that a description repeats, where the record has them."""
 _LINEAR = ("SoftmaxRegression", "BayesianSoftmaxRegression")
 _VERSION = re.compile(r"([0-9]{1,4}\.[0-9]{1,4})[0-9A-Za-z.+]{0,20}")
 """Major and minor come first: scikit-learn may change what its objects hold with these, not with a patch."""
@@ -40,12 +40,12 @@ def save(model: Any, path: Any) -> None:
     Raises
     ------
     TypeError
-        Where the model holds what cannot be stored: functions, and estimators of other libraries.
+        If the model holds objects that cannot be stored: functions, and estimators of other libraries.
     """
     from posteriori import __version__
 
     stored = of_type(type(model))
-    if stored is None or stored.how != "estimator":
+    if stored is None or stored.kind != "estimator":
         kind = type(model)
         raise TypeError(
             f"model is a {kind.__module__}.{kind.__qualname__}, which cannot be stored: give an estimator of "
@@ -78,7 +78,7 @@ def load(path: Any) -> Any:
     Warns
     -----
     StorageWarning
-        Where objects of scikit-learn are in the file, such as a Pipeline, and another version of it wrote them.
+        If objects of scikit-learn are in the file, such as a Pipeline, and another version of it wrote them.
     """
     document, tensors = files.read(path)
     warning = _version_warning(path, document)
@@ -88,7 +88,7 @@ def load(path: Any) -> Any:
 
 
 def describe(path: Any) -> dict[str, Any]:
-    """What a file holds, from its header alone; whether the file is whole is not checked.
+    """Describe the model in a file from its header alone; whether the file is whole is not checked.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def _version_warning(path: Any, document: dict[str, Any]) -> str:
 
 
 def _about(model: Any) -> dict[str, Any]:
-    """What `describe` reads without loading the model: plain values alone."""
+    """The plain values that `describe` reads without loading the model."""
     chain = _chain(model)
     classes = _learned(chain, "classes_")
     names, width = _learned(chain, "feature_names_in_"), _learned(chain, "n_features_in_")
@@ -172,7 +172,7 @@ def _plain(labels: np.ndarray) -> list[Any]:
 
 
 def _training(model: Any) -> dict[str, Any]:
-    """How the fit went, in a few plain values."""
+    """The record of the fit in a few plain values."""
     record = getattr(model, "solution_", None)
     found: dict[str, Any] = {}
     if record is not None:
@@ -190,7 +190,7 @@ def _training(model: Any) -> dict[str, Any]:
 def _checked(model: Any, name: Any) -> Any:
     """The model, checked to be one whose coefficients fit its classes and features: wrong ones would predict too."""
     stored = of_type(type(model))
-    if stored is None or stored.how != "estimator" or stored.name != name:
+    if stored is None or stored.kind != "estimator" or stored.name != name:
         raise StorageError("it does not hold a model")
     for each in _chain(model):
         if type(each).__name__ in _LINEAR and "coef_" in vars(each):

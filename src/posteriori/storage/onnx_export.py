@@ -66,11 +66,11 @@ def to_onnx(
     model : fitted SoftmaxRegression, BayesianSoftmaxRegression or GaussianClassifier
         Or a UtilityClassifier, CalibratedClassifier or Pipeline of one.
     path : path, optional
-        Where to write; the file is written as a whole or not at all. Without it the bytes are returned.
+        The file to write; it is written as a whole or not at all. Without it the bytes are returned.
     opset : int, default 18
         Version of ONNX's operators, 18 or later.
     dtype : {"float64", "float32"}, default "float64"
-        Of the input X alone: all arithmetic, and the probabilities, are in float64.
+        The dtype of the input X alone: all arithmetic, and the probabilities, are in float64.
 
     Returns
     -------
@@ -92,8 +92,8 @@ def to_onnx(
     proto = _proto(onnx, model, int(opset), np.dtype(dtype))
     if proto.ByteSize() >= 2**31:
         raise ValueError(
-            f"The graph takes {proto.ByteSize() / 2**30:.1f} GiB, and ONNX files end at 2: use posterior='kronecker' "
-            "or 'diagonal', fewer draws, or predictive='plugin'."
+            f"The graph takes {proto.ByteSize() / 2**30:.1f} GiB, and ONNX files have at most 2: use "
+            "posterior='kronecker' or 'diagonal', fewer draws, or predictive='plugin'."
         )
     onnx.checker.check_model(proto, full_check=True)
     data: bytes = proto.SerializeToString()
@@ -502,4 +502,4 @@ _BUILDERS: dict[type, Callable[[Any, Value], _Outputs]] = {
     CalibratedClassifier: _calibrated,
 }
 _AROUND = (UtilityClassifier, CalibratedClassifier)
-"""Those that hold another classifier, as `estimator_`."""
+"""Estimators that hold another classifier, as `estimator_`."""

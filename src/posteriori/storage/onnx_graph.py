@@ -92,11 +92,11 @@ class Value:
         return self.graph.op("Pad", self, np.array([before, after], dtype=np.int64), value, np.array([1]))
 
     def reshaped(self, *shape: int) -> Value:
-        """The same numbers in another shape; 0 keeps the size of that axis."""
+        """The numbers in another shape; 0 keeps the size of that axis."""
         return self.graph.op("Reshape", self, np.array(shape, dtype=np.int64))
 
     def expanded(self, *axes: int) -> Value:
-        """The same numbers with new axes of size one at these places."""
+        """The numbers with new axes of size one at these places."""
         return self.graph.op("Unsqueeze", self, np.array(axes, dtype=np.int64))
 
     def sum(self, axis: int, keepdims: bool = False) -> Value:

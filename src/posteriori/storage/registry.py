@@ -13,24 +13,24 @@ from typing import Any, Literal
 
 __all__ = ["Deferred", "Stored", "by_name", "of_type"]
 
-How = Literal["estimator", "fields", "attributes", "enum"]
+Kind = Literal["estimator", "fields", "attributes", "enum"]
 
 
 @dataclass(frozen=True)
 class Stored:
-    """How objects of a class are stored.
+    """The way in which objects of a class are stored.
 
     Attributes
     ----------
     name : str
-        In files.
+        The name of the class in files.
     home : str
         The module that defines the class; imported when an object of it is made.
-    how : {"estimator", "fields", "attributes", "enum"}
-        Constructor's parameters and all that was fitted; the fields of a dataclass or named tuple; the attributes
-        named here; a member by its name.
+    kind : {"estimator", "fields", "attributes", "enum"}
+        What is stored: the constructor's parameters and all that was fitted; the fields of a dataclass or named tuple;
+        the attributes named here; a member by its name.
     attributes : tuple of str
-        For "attributes"; others of the object are caches, and made anew.
+        The attributes stored by "attributes"; others of the object are caches, and made again.
     lean : callable, optional
         State as a dict -> what is stored of it: without rows, and what can be made again.
     prepare : callable, optional
@@ -43,7 +43,7 @@ class Stored:
 
     name: str
     home: str
-    how: How
+    kind: Kind
     attributes: tuple[str, ...] = ()
     lean: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     prepare: Callable[[Any], Any] | None = None

@@ -24,14 +24,14 @@ __all__ = ["MALFORMED", "decode", "encode", "stored_in"]
 Tensors = dict[str, np.ndarray]
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
-"""What reading a tree may raise that was not written by `encode`."""
+"""Errors that reading may raise of a tree that was not written by `encode`."""
 
 _DEEPEST = 64
-"""Levels of values within values."""
+"""The most levels of values within values."""
 _WIDEST = 1 << 28
 """Most bytes of an array of text: a file may not ask for any amount of memory."""
 _LARGEST = 10**4000
-"""From here on Python refuses to read a whole number from text."""
+"""Whole numbers from this one on are not stored: Python may refuse to read so many digits from text."""
 
 
 def encode(value: Any, path: str = "") -> tuple[Any, Tensors]:
@@ -148,7 +148,7 @@ class _Writer:
         stored = of_type(type(value))
         if stored is None:
             raise TypeError(_refusal(value, path))
-        if stored.how == "enum":
+        if stored.kind == "enum":
             return {"$": "enum", "class": stored.name, "name": value.name}
         if stored.prepare is not None:
             stored.prepare(value)
@@ -192,11 +192,11 @@ _WRITERS_OF_SUBTYPES: dict[type, Callable[[_Writer, Any, str, int], Any]] = {
 
 def _parts(value: Any, stored: Stored) -> dict[str, dict[str, Any]]:
     """The parts of an object that are stored: the parameters of an estimator apart from what it has learned."""
-    if stored.how == "estimator":
+    if stored.kind == "estimator":
         params = value.get_params(deep=False)
         state = {name: item for name, item in vars(value).items() if name not in params}
         return {"params": params, "state": state if stored.lean is None else stored.lean(state)}
-    if stored.how == "attributes":
+    if stored.kind == "attributes":
         state = {name: getattr(value, name) for name in stored.attributes}
     else:
         state = {name: getattr(value, name) for name in _field_names(type(value))}
@@ -269,7 +269,7 @@ class _Reader:
 
     def _float(self, node: dict[str, Any]) -> float:
         if node["value"] not in ("nan", "inf", "-inf"):
-            raise StorageError(f"it holds the odd number {str(node['value'])[:100]!r}")
+            raise StorageError(f"it holds {str(node['value'])[:100]!r}, which is not nan, inf or -inf")
         return float(node["value"])
 
     def _complex(self, node: dict[str, Any]) -> complex:
@@ -330,7 +330,7 @@ class _Reader:
 
     def _enum(self, node: dict[str, Any]) -> Enum:
         stored = _known(node)
-        if stored.how != "enum" or node["name"] not in stored.type.__members__:
+        if stored.kind != "enum" or node["name"] not in stored.type.__members__:
             raise StorageError(f"{stored.name} has no member {str(node['name'])[:100]!r}")
         return stored.type[node["name"]]
 
@@ -338,10 +338,10 @@ class _Reader:
         stored = _known(node)
         if stored.deferred and self.defer:
             return Deferred(lambda: _Reader(self.tensors, False).late(node))
-        if stored.how == "estimator":
+        if stored.kind == "estimator":
             made = stored.type(**self._named(node, "params", stored))
             vars(made).update(self._named(node, "state", stored))
-        elif stored.how == "attributes":
+        elif stored.kind == "attributes":
             state = self._named(node, "fields", stored)
             if set(state) != set(stored.attributes):
                 raise StorageError(f"{stored.name} needs {sorted(stored.attributes)}, and has {sorted(state)}")
@@ -364,7 +364,7 @@ class _Reader:
         if not isinstance(named, dict) or not all(name.isidentifier() for name in named):
             raise StorageError(f"{stored.name} has no {part}")
         if any(name.startswith("__") for name in named):
-            raise StorageError(f"{stored.name} has {part} that no object has")
+            raise StorageError(f"{stored.name} has {part} whose names begin with two underscores")
         return {name: self.value(item) for name, item in named.items()}
 
 

@@ -28,7 +28,7 @@ UNSUPPORTED = "unsupported"
 """The kind of a column that no rule covers."""
 
 DATE_PARTS = ("years", "month_sin", "month_cos", "weekday_sin", "weekday_cos", "hour_sin", "hour_cos")
-"""What a date is taken apart into; "years" is kept in seconds until the training mean is known."""
+"""The parts that a date is split into; "years" is kept in seconds until the training mean is known."""
 
 _ROWS_WORTH_THREADS = 10_000
 
@@ -81,7 +81,7 @@ def read_column(name: str, raw: Any, *, zone: str | None = None) -> Column:
     Returns
     -------
     Column
-        Of kind "unsupported", without values, if no rule covers its dtype.
+        The column; of kind "unsupported", without values, if no rule covers its dtype.
 
     Examples
     --------

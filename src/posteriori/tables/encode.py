@@ -22,7 +22,7 @@ from posteriori.tables.plans import CategoryPlan, ColumnEncoding, DatePlan, Enco
 __all__ = ["encode"]
 
 _YEAR = 365.25 * 86400
-"""Seconds."""
+"""The mean length of a year in seconds."""
 
 _WORDS = {
     "number": "numbers",

@@ -12,8 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.parameters import require_count, require_flag
-from posteriori.rows.matrices import first_names
+from posteriori.parameters import first_names, require_count, require_flag
 from posteriori.tables.plans import describe_encoding, plan_encoding
 from posteriori.tables.sources import Source, open_source
 
@@ -85,7 +84,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         return tags
 
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
-        """Learn what becomes of each column.
+        """Learn how each column is encoded.
 
         Parameters
         ----------
@@ -200,7 +199,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         return np.array(self.encoding_.names, dtype=object)
 
     def describe(self) -> Any:
-        """What was seen in each input column, and what became of it.
+        """Describe each input column: what was seen in it, and how it is encoded.
 
         Returns
         -------

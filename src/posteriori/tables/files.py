@@ -23,7 +23,7 @@ _SUFFIXES = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet",
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2"}
 _STDIN = "-"
 _FIRST_BYTES = 65_536
-"""Of a CSV, read to see what separates its fields."""
+"""The number of bytes of a CSV that are read to see what separates its fields."""
 
 
 def read_files(paths: Sequence[str], *, text: Collection[str] = ()) -> pa.Table:
@@ -54,7 +54,7 @@ def read_files(paths: Sequence[str], *, text: Collection[str] = ()) -> pa.Table:
 
 
 def format_of(path: str) -> str:
-    """What a file is, by its name.
+    """The format of a file, by its name.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def format_of(path: str) -> str:
     name = Path(path)
     suffix = Path(name.stem).suffix if name.suffix in _COMPRESSED else name.suffix
     if suffix.lower() not in _SUFFIXES:
-        raise ValueError(f"{path} is of no kind that is known by its name: use one of {', '.join(_SUFFIXES)}.")
+        raise ValueError(f"The name of {path} does not show a known format: use one of {', '.join(_SUFFIXES)}.")
     return _SUFFIXES[suffix.lower()]
 
 
@@ -179,7 +179,7 @@ def _read_csv(path: str, text: Collection[str]) -> pa.Table:
 
 
 def _separator(path: str, start: bytes) -> str:
-    """What separates the fields: a tab by name, otherwise what the first line has most of."""
+    """The character between fields: a tab if the name says so, otherwise the one that the first line has most of."""
     if ".tsv" in Path(path).suffixes:
         return "\t"
     first = start.split(b"\n", 1)[0]
@@ -200,7 +200,7 @@ def _write(table: pa.Table, file: Any, form: str, delimiter: str = ",") -> None:
 
 
 def _write_lines(table: pa.Table, file: Any) -> None:
-    """One JSON object a line; what is missing is null."""
+    """Write one JSON object for each row, on a line of its own; a missing value is null."""
     import json
 
     for batch in table.to_batches(max_chunksize=10_000):

@@ -68,7 +68,7 @@ class DatePlan:
 
 @dataclass(frozen=True)
 class ColumnEncoding:
-    """What was seen in one column of the training table, and what becomes of it.
+    """One column of the training table: what was seen in it, and how it is encoded.
 
     Attributes
     ----------
@@ -129,13 +129,13 @@ def plan_encoding(
     drop_identifiers: bool,
     apart: tuple[str, ...] = (),
 ) -> Encoding:
-    """What becomes of every column.
+    """Plan the encoding of every column.
 
     Parameters
     ----------
     summaries : list of Summary
     min_frequency, max_levels, drop_identifiers
-        Those of TableEncoder.
+        The parameters of TableEncoder.
     apart : tuple of str
         The target and carried columns, whose names no encoded column may have.
 
@@ -231,8 +231,8 @@ def _plan_category(summary: Summary, min_frequency: int, max_levels: int, drop_i
     if len(names) > 2:
         return names, CategoryPlan(tuple(levels), other, missing, None), None
     pooled = present - sum(counts[level] for level in levels)
-    last = summary.n_missing if missing else pooled if other else counts[levels[1]]
-    return names[1:], CategoryPlan(tuple(levels), other, missing, last / summary.n_rows), None
+    n_second = summary.n_missing if missing else pooled if other else counts[levels[1]]
+    return names[1:], CategoryPlan(tuple(levels), other, missing, n_second / summary.n_rows), None
 
 
 def _plan_date(summary: Summary) -> _Planned:
@@ -261,7 +261,7 @@ def _unique(name: str, used: set[str]) -> str:
 
 
 def describe_encoding(encoding: Encoding) -> dict[str, list[Any]]:
-    """What was seen in each input column, what it becomes and why it is dropped: one entry per column in each list."""
+    """Lists with one entry per input column: what was seen, how it is encoded, and why it is dropped."""
     columns = encoding.columns
     return {
         "column": [column.name for column in columns],
@@ -275,7 +275,7 @@ def describe_encoding(encoding: Encoding) -> dict[str, list[Any]]:
 
 
 def _values_seen(column: ColumnEncoding) -> str:
-    """Levels or range, for people."""
+    """The levels or the range of a column, as text for people."""
     if column.kind == "category":
         if column.n_levels is None:
             return f"more than {MOST_COUNTED} levels"

@@ -234,7 +234,7 @@ def _encoded_schema(encoding: Encoding, schema: pa.Schema, carried: list[str]) -
 
 
 class EncodedDataset:
-    """What `TableEncoder.transform` makes of a `pyarrow.dataset.Dataset`; classifiers read it pass by pass.
+    """The rows that `TableEncoder.transform` makes of a `pyarrow.dataset.Dataset`; classifiers read it pass by pass.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ class _EncodedStream:
         return self.raw.stamp()
 
     def _needed(self, columns: list[str]) -> list[str]:
-        """The columns to read for these: of numbers all, as what becomes of a row is one step."""
+        """The columns to read for these; all of them if one is encoded, as a row is encoded in one step."""
         encoding, renamed = self.encoded.encoding, self.encoded.renamed
         carried = [name for name in columns if name in self.encoded.carried]
         if len(carried) == len(columns):

@@ -36,7 +36,7 @@ class NumberSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """What one pass over a column tells; summaries of two parts merge into that of the whole.
+    """A summary of one column from one pass over it; summaries of two parts merge into that of the whole.
 
     Attributes
     ----------
