@@ -74,6 +74,7 @@ def test_a_constant_column_is_left_out(make, value, models):
         np.testing.assert_allclose(model.inducing_inputs_[:, 1], value, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_lengthscales_may_be_given_for_constant_columns_too():
     rows = np.column_stack([X[:, 0], np.full(len(X), 7.0), X[:, 1]])
     model = gp(kernel=kernels.RBF((15.0, 1.0, 25.0)), max_iter=0, calibrate=False).fit(rows, Y)

@@ -411,6 +411,7 @@ class OwnProbit:
         return Expected(value(mean, variance), by_mean, by_variance, {})
 
 
+@pytest.mark.slow
 def test_a_likelihood_that_sees_a_common_shift_keeps_the_level_of_its_fixed_point():
     """Training finds the fixed point of plain sweeps, where all latents are raised: no level is taken away."""
     model = SparseGP(RBF() + Constant(0.5), OwnProbit(K), K, start_scale=2.0)

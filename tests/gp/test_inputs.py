@@ -130,6 +130,7 @@ def test_wrong_rows_are_refused(make, given, y, weights, told):
 TWICE = np.append(np.arange(17), np.arange(7))  # 24 rows, and 17 are padded to as many: both fits are of one shape
 
 
+@pytest.mark.slow  # as it compiles for its own shape; in each sweep of the sites it is tested by default
 @pytest.mark.parametrize("max_iter", [0, 40], ids=["kernel held", "kernel learned"])
 def test_a_row_of_weight_two_is_there_twice(max_iter):
     """With no more rows than inducing inputs nothing is random."""
