@@ -17,13 +17,13 @@ demo: $(INSTALLED)-demo  ## fit the penguins and show what comes out
 	@$(BIN)/posteriori demo
 
 test: $(INSTALLED)-dev  ## fast tests and doctests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 test-slow: $(INSTALLED)-dev  ## the tests that `make test` leaves out
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m slow
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow
 
 test-all: $(INSTALLED)-dev  ## all tests, the slow ones too
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m ""
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m ""
 
 check: $(INSTALLED)-dev  ## lint, format, types, layers, and the wheel
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
 """Settings that all tests share: how thorough they are, and a line that says what this machine could not test.
 
 By default hypothesis tries few examples, and XLA compiles quickly what is then run once: most of the time of a small
-problem goes into compiling. With the slow tests both are as users have them, or better.
+problem goes into compiling. With the slow tests both are as users have them, or better. Where several processes run
+tests, the BLAS of each has one thread: more threads than cores only wait for each other.
 """
 
 import os
@@ -28,6 +29,8 @@ def is_thorough(config):
 
 def pytest_configure(config):
     settings.load_profile("thorough" if is_thorough(config) else "quick")
+    if getattr(config.option, "numprocesses", None):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the processes inherit it; n_jobs stays as users have it
     if not is_thorough(config):
         os.environ.setdefault("XLA_FLAGS", quick_flags())  # before anything imports JAX
 

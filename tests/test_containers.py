@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from tests.slow import quick_first
 
 import posteriori as po
 from posteriori.rows import dlpack
@@ -79,10 +80,10 @@ MODELS = {
     "softmax": lambda: po.SoftmaxRegression(),
     "bayes": lambda: po.BayesianSoftmaxRegression(n_draws=50),
     "bayes, kronecker": lambda: po.BayesianSoftmaxRegression(posterior="kronecker"),
-    "bayes, diagonal": lambda: po.BayesianSoftmaxRegression(posterior="diagonal"),
     "bayes, importance": lambda: po.BayesianSoftmaxRegression(approximation="importance", n_draws=200),
-    "gaussian": lambda: po.GaussianClassifier(),
     "gaussian, tied": lambda: po.GaussianClassifier("tied", estimate="map"),
+    "gaussian": lambda: po.GaussianClassifier(),
+    "bayes, diagonal": lambda: po.BayesianSoftmaxRegression(posterior="diagonal"),
     "gp": lambda: po.GPClassifier(n_inducing=16, max_iter=3, calibrate=False),
 }
 SETTINGS = {"bayes": [{"predictive": predictive} for predictive in ("quasi", "sample", "probit", "plugin")]}
@@ -101,17 +102,14 @@ def answers(model, rows, methods=METHODS):
     return out
 
 
-ALL_FITS = pytest.mark.slow
-"""Fits with every container in memory; else with the first two: arrays dense and sparse, tables of two kinds."""
-
-
 @pytest.mark.usefixtures("_cpu_as_gpu")
 @pytest.mark.filterwarnings("ignore::posteriori.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::posteriori.exceptions.ApproximationWarning")
 @pytest.mark.parametrize("kinds", [UNNAMED, NAMED], ids=["arrays", "tables"])
-@pytest.mark.parametrize("n_fits", [2, pytest.param(9, marks=ALL_FITS)])
-@pytest.mark.parametrize("name", [pytest.param("gp", marks=pytest.mark.slow) if n == "gp" else n for n in MODELS])
+@pytest.mark.parametrize("n_fits", quick_first([2, 9]))
+@pytest.mark.parametrize("name", quick_first(MODELS, 5))
 def test_every_container_of_the_same_rows_gets_the_same_answer(name, n_fits, kinds):
+    """Of fits with the first two containers, which are arrays dense and sparse, or tables of two kinds; or with all."""
     usable = {kind: put for kind, put in kinds.items() if name not in IN_MEMORY or kind not in NOT_IN_MEMORY}
     fits = [kind for kind in usable if kind not in NOT_IN_MEMORY]  # a stream's fit is that of the same rows in memory
     for fitted_with in fits[:1] if name in IN_MEMORY else fits[:n_fits]:

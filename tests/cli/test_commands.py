@@ -99,6 +99,7 @@ def test_fit_for_programs(folder):
 
 def test_fit_chooses_and_says_why(folder, monkeypatch):
     monkeypatch.setattr("posteriori.meta.selection._MOST_ROWS_OF_GP", 0)
+    monkeypatch.setattr("posteriori.meta.selection._FOLDS", 2)
     found = []
 
     def select_once(*arguments, **options):

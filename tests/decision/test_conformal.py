@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import betabinom, chisquare, kstest
+from tests.slow import quick_first
 
 from posteriori.decision import PredictionSets, calibrate, prediction_sets
 
@@ -62,7 +63,7 @@ def distance(counts, n_test, k, n_cal):
 
 
 @scores
-@pytest.mark.parametrize("rows", [wrong_model, heavy_ties])
+@pytest.mark.parametrize("rows", quick_first([heavy_ties, wrong_model]))
 def test_the_number_covered_is_beta_binomial(score, rows):
     """And not that of the next ranks: the test would notice one calibration row more or less."""
     n_cal, n_test, alpha = 50, 40, 0.2

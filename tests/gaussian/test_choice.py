@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 from tests.gaussian.naive_gaussian import in_shape, is_tied, n_free, shape
+from tests.slow import quick_first
 
 from posteriori import GaussianClassifier, NormalInverseWishartPrior
 from posteriori.gaussian.structures import STRUCTURES
@@ -53,7 +54,7 @@ def without(model, structure):
 
 
 @structures
-@pytest.mark.parametrize("estimate", ["bayes", pytest.param("map", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("estimate", quick_first(["bayes", "map"]))
 def test_scores_of_a_given_prior_are_those_of_refitting(structure, estimate):
     model = fitted(structure, estimate, NormalInverseWishartPrior(kappa=0.3, concentration=1.5))
     losses = left_out(structure, estimate, lambda n: model.prior_)
@@ -61,8 +62,8 @@ def test_scores_of_a_given_prior_are_those_of_refitting(structure, estimate):
     assert model.solution_.n_left_out == N
 
 
-@structures
-@pytest.mark.parametrize("estimate", ["bayes", pytest.param("map", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("structure", quick_first(STRUCTURES, 2))
+@pytest.mark.parametrize("estimate", quick_first(["bayes", "map"]))
 def test_scores_of_a_sought_prior_are_those_of_refitting(structure, estimate):
     model = fitted(structure, estimate)
     losses = left_out(structure, estimate, without(model, structure))
@@ -149,7 +150,7 @@ def wishart(structure, kappa, v, spread, X=X):
     return NormalInverseWishartPrior(kappa=kappa, nu=nu, scale=v * spread * variance)
 
 
-@structures
+@pytest.mark.parametrize("structure", quick_first(STRUCTURES, 2))
 def test_no_prior_of_a_grid_has_more_evidence_than_the_one_sought(structure):
     best = fitted(structure, prior="evidence").log_evidence_
     grid = product(np.geomspace(1e-3, 10, 4), np.geomspace(0.1, 1e3, 4), np.geomspace(1e-3, 10, 4))
@@ -229,7 +230,7 @@ def simulated(structure, N=500, seed=0):
 
 
 @structures
-@pytest.mark.parametrize("estimate", ["mle", pytest.param("bayes", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("estimate", quick_first(["mle", "bayes"]))
 def test_the_structure_that_made_the_rows_is_found(structure, estimate):
     rows, y = simulated(structure)
     model = fitted(estimate=estimate, X=rows, y=y)
@@ -239,7 +240,7 @@ def test_the_structure_that_made_the_rows_is_found(structure, estimate):
 
 @pytest.mark.parametrize(
     "prior",
-    [NormalInverseWishartPrior(), pytest.param(NormalInverseWishartPrior(kappa=5.0, nu=40.0), marks=pytest.mark.slow)],
+    quick_first([NormalInverseWishartPrior(), NormalInverseWishartPrior(kappa=5.0, nu=40.0)]),
 )
 def test_the_simplest_within_one_standard_error_of_the_best(prior):
     solution = fitted(prior=prior).solution_
@@ -300,7 +301,7 @@ def test_where_labels_are_noise_the_simplest_structure_will_do():
 
 @pytest.mark.parametrize(
     ("structure", "estimate"),
-    [("auto", "mle"), ("full", "bayes"), pytest.param("auto", "bayes", marks=pytest.mark.slow)],
+    quick_first([("auto", "mle"), ("full", "bayes"), ("auto", "bayes")], 2),
 )
 def test_fits_are_deterministic(structure, estimate):
     """Also for another random_state: all rows are looked at where there are few."""

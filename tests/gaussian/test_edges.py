@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 from scipy.special import logsumexp
+from tests.slow import quick_first
 
 from posteriori import GaussianClassifier, NormalInverseWishartPrior, RidgePrior, SingularWarning
 from posteriori.gaussian.structures import STRUCTURES
@@ -64,8 +65,8 @@ def assert_proper(model, X):
 
 
 @cases
-@structures
-@pytest.mark.parametrize("estimate", ["bayes", pytest.param("map", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("structure", quick_first(["full", "tied_diagonal", "tied", "diagonal", "spherical"], 2))
+@pytest.mark.parametrize("estimate", quick_first(["bayes", "map"]))
 def test_with_a_prior_nothing_fails_and_nothing_is_warned_of(X, y, structure, estimate):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -74,9 +75,7 @@ def test_with_a_prior_nothing_fails_and_nothing_is_warned_of(X, y, structure, es
     assert model.solution_.ridges == {}
 
 
-@pytest.mark.parametrize(
-    "case", [*list(CASES)[2:4], *(pytest.param(c, marks=pytest.mark.slow) for c in list(CASES)[::3])]
-)
+@pytest.mark.parametrize("case", quick_first(["one row of a class", *list(CASES)[::3]]))
 @pytest.mark.parametrize(("estimate", "prior"), [("bayes", "predictive"), ("map", "evidence")])
 def test_priors_are_found_for_every_structure(case, estimate, prior):
     X, y = CASES[case]
@@ -160,7 +159,7 @@ def test_maximum_likelihood_names_the_classes_that_are_singular(structure, case,
 
 
 @cases
-@pytest.mark.parametrize("structure", ["auto", *STRUCTURES])
+@pytest.mark.parametrize("structure", quick_first(["auto", *STRUCTURES]))
 @pytest.mark.filterwarnings("ignore::posteriori.SingularWarning")
 def test_maximum_likelihood_never_fails(X, y, structure):
     with warnings.catch_warnings():
@@ -233,7 +232,7 @@ def test_spherical_classes_in_any_unit_of_all_columns(unit, estimate):
 
 
 @pytest.mark.parametrize("structure", ["full", "tied", "diagonal", "tied_diagonal"])
-@pytest.mark.parametrize("unit", [1e-155, 1e-158, 1e-161, 1e-200, 1e-300, 1e152, 1e153])
+@pytest.mark.parametrize("unit", quick_first([1e-158, 1e-300, 1e153, 1e-155, 1e-161, 1e-200, 1e152], 3))
 def test_columns_whose_squares_nearly_under_or_overflow_give_no_nan(structure, unit):
     rows = X * np.array([unit, 1.0, 1.0, 1.0])
     with warnings.catch_warnings():
@@ -296,7 +295,7 @@ def test_weights_may_be_tiny_or_huge(structure):
 
 
 @structures
-@pytest.mark.parametrize("estimate", ["bayes", pytest.param("map", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("estimate", quick_first(["bayes", "map"]))
 def test_two_hundred_classes(structure, estimate):
     rng = np.random.default_rng(1)
     y = np.arange(600) % 200

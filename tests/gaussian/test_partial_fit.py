@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_wine
+from tests.slow import quick_first
 
 from posteriori import GaussianClassifier, NormalInverseWishartPrior, RidgePrior
 from posteriori.gaussian.fit import fit_gaussian
@@ -63,7 +64,7 @@ def at_once(structure, estimate):
 
 @chunks
 @structures
-@estimates
+@pytest.mark.parametrize("estimate", quick_first(["bayes", "map", "mle"]))
 def test_parts_in_any_order_are_all_rows_at_once(parts, structure, estimate):
     prior = "predictive" if estimate == "mle" else GIVEN
     model = in_parts(gaussian(structure, estimate, prior), parts)

@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 jax = pytest.importorskip("jax")
 
 from tests.gp.gp_cases import X, Y, assert_probabilities, deep, gp, three_classes  # noqa: E402
+from tests.slow import quick_first  # noqa: E402
 
 from posteriori import ApproximationWarning, ConvergenceWarning, Status, kernels  # noqa: E402
 from posteriori.gp import ascent as gp_ascent  # noqa: E402
@@ -241,7 +242,7 @@ def interrupt(monkeypatch):
     return after
 
 
-@pytest.mark.parametrize("make", [gp, batched, deep])
+@pytest.mark.parametrize("make", quick_first([gp, batched, deep], 2))
 def test_an_interruption_leaves_a_model_that_predicts(make, interrupt):
     interrupt(4)
     model = make(max_iter=1000)
@@ -265,7 +266,7 @@ def test_an_interruption_keeps_what_was_learned(interrupt):
 
 
 @few_steps
-@pytest.mark.parametrize("make", [batched, deep])
+@pytest.mark.parametrize("make", quick_first([batched, deep]))
 def test_a_few_steps_in_batches_or_samples_are_not_lost(make):
     start, few = make(max_iter=0).fit(X, Y), make(max_iter=80).fit(X, Y)
     assert np.abs(np.log(few.scale_ / start.scale_)).max() > 0.01
@@ -314,7 +315,7 @@ def saved_often(monkeypatch):
 
 @few_steps
 @pytest.mark.usefixtures("saved_often")
-@pytest.mark.parametrize("make", [gp, batched, deep])
+@pytest.mark.parametrize("make", quick_first([gp, deep, batched], 2))
 def test_an_interrupted_fit_goes_on_where_it_was(make, interrupt, tmp_path):
     path = tmp_path / "fit.npz"
     interrupt(3)
@@ -392,14 +393,14 @@ def test_a_write_that_fails_leaves_the_last_file(interrupt, tmp_path, monkeypatc
 
 
 @few_steps
-@makers
+@pytest.mark.parametrize("make", quick_first([gp, deep]))
 def test_a_quiet_fit_writes_nothing(make, capsys):
     make().fit(X, Y).predict_proba(X)
     assert capsys.readouterr() == ("", "")
 
 
 @few_steps
-@makers
+@pytest.mark.parametrize("make", quick_first([gp, deep]))
 def test_a_bar_shows_steps_energy_and_time(make, capsys):
     model = make(verbose=1).fit(X, Y)
     out, err = capsys.readouterr()
@@ -410,7 +411,7 @@ def test_a_bar_shows_steps_energy_and_time(make, capsys):
 
 
 @few_steps
-@makers
+@pytest.mark.parametrize("make", quick_first([gp, deep]))
 def test_a_line_a_chunk(make, capsys):
     model = make(verbose=2).fit(X, Y)
     out, err = capsys.readouterr()

@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 jax = pytest.importorskip("jax")
 
 from tests.gp.gp_cases import X, Y, assert_probabilities, deep, gp  # noqa: E402
+from tests.slow import quick_first  # noqa: E402
 
 from posteriori import DeepGPClassifier, GPClassifier, kernels  # noqa: E402
 from posteriori.gp.base import GaussianProcessClassifier  # noqa: E402
@@ -65,7 +66,7 @@ def test_container_does_not_matter(given, fitted):
     assert_same(model, fitted, rows=(given, X))
 
 
-@pytest.mark.parametrize("name", ["csr", "float32", "polars"])
+@pytest.mark.parametrize("name", quick_first(["csr", "float32", "polars"]))
 def test_container_does_not_matter_to_layers(name, fitted_deep):
     assert_same(deep().fit(CONTAINERS[name], Y), fitted_deep, rows=(CONTAINERS[name], X))
 
@@ -129,6 +130,7 @@ def test_wrong_rows_are_refused(make, given, y, weights, told):
 TWICE = np.append(np.arange(17), np.arange(7))  # 24 rows, and 17 are padded to as many: both fits are of one shape
 
 
+@pytest.mark.slow  # as it compiles for its own shape; in each sweep of the sites it is tested by default
 @pytest.mark.parametrize("max_iter", [0, 40], ids=["kernel held", "kernel learned"])
 def test_a_row_of_weight_two_is_there_twice(max_iter):
     """With no more rows than inducing inputs nothing is random."""
@@ -272,7 +274,7 @@ def test_a_pickled_model_predicts_the_same(make, fitted, fitted_deep):
 # The same every time
 
 
-@makers
+@pytest.mark.parametrize("make", quick_first([gp, deep]))
 def test_a_second_fit_is_the_first(make):
     model = make(random_state=3).fit(X, Y)
     P, energy = model.predict_proba(X), model.solution_.energy
@@ -281,7 +283,7 @@ def test_a_second_fit_is_the_first(make):
         assert again.solution_.energy == energy
 
 
-@makers
+@pytest.mark.parametrize("make", quick_first([gp, deep]))
 def test_random_states_differ(make):
     """In the inducing inputs to begin with: as many as differ, but not by much in what they predict."""
     P, Q = (make(random_state=seed).fit(X, Y).predict_proba(X) for seed in (1, 2))
@@ -437,7 +439,7 @@ SPOILT = {
 spoilt = pytest.mark.parametrize(("params", "args", "told"), SPOILT.values(), ids=SPOILT)
 
 
-@makers
+@pytest.mark.parametrize("make", quick_first([gp, deep]))
 @spoilt
 def test_a_fit_that_fails_leaves_the_model_as_it_was(make, params, args, told, fitted, fitted_deep):
     reference = fitted if make is gp else fitted_deep

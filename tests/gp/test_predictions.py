@@ -6,6 +6,7 @@ import pytest
 jax = pytest.importorskip("jax")
 
 from tests.gp.gp_cases import X, Y, assert_probabilities, deep, gp, three_classes  # noqa: E402
+from tests.slow import quick_first  # noqa: E402
 
 from posteriori import kernels  # noqa: E402
 from posteriori.gp import base as gp_base  # noqa: E402
@@ -325,7 +326,9 @@ def flat(kernel):
     return [*np.broadcast_to(kernel.lengthscale, 2)]
 
 
-@pytest.mark.parametrize(("kernel", "lengthscales"), [(ONE, (30.0, 30.0)), (SUM, (30.0, 10.0))], ids=["one", "sum"])
+@pytest.mark.parametrize(
+    ("kernel", "lengthscales"), quick_first([(ONE, (30.0, 30.0)), (SUM, (30.0, 10.0))]), ids=["one", "sum"]
+)
 def test_no_steps_keep_the_kernel_as_given(kernel, lengthscales):
     """In the units of the data, whatever happens inside."""
     model = gp(kernel=kernel, max_iter=0, calibrate=False).fit(X, Y)

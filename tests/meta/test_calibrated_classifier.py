@@ -15,6 +15,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
+from tests.slow import quick_first
 
 from posteriori import CalibratedClassifier
 from posteriori.decision import calibration_error
@@ -64,7 +65,7 @@ def objective(parts, Z, y, precision, vector):
 # Each map
 
 
-@pytest.mark.parametrize(("K", "slope"), [(2, 0.3), (3, 1.0), (3, 2.5), (8, 0.5)])
+@pytest.mark.parametrize(("K", "slope"), quick_first([(2, 0.3), (3, 2.5), (3, 1.0), (8, 0.5)], 2))
 def test_the_temperature_is_that_of_a_fine_grid(K, slope):
     Z, y = simulated(300, K, slopes=slope)
     model = CalibratedClassifier(Given()).fit(Z, y)
@@ -79,7 +80,7 @@ def test_the_temperature_is_that_of_a_fine_grid(K, slope):
 
 
 @pytest.mark.parametrize("method", ["vector", "dirichlet"])
-@pytest.mark.parametrize("precision", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("precision", quick_first([1.0, 0.1, 30.0]))
 @pytest.mark.parametrize("K", [2, 4])
 def test_vector_and_dirichlet_scaling_minimise_their_penalised_loss(method, precision, K):
     Z, y = simulated(200, K, slopes=np.linspace(0.4, 1.6, K), shifts=np.linspace(-0.5, 0.5, K))

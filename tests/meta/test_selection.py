@@ -27,9 +27,9 @@ def round_(n=300, seed=0):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Without Gaussian processes, with three folds, and on one thread: fits are so small that threads would wait."""
+    """Without Gaussian processes, with two folds, and on one thread: fits are so small that threads would wait."""
     monkeypatch.setattr(selection, "_MOST_ROWS_OF_GP", 0)
-    monkeypatch.setattr(selection, "_FOLDS", 3)
+    monkeypatch.setattr(selection, "_FOLDS", 2)
     with threadpool_limits(1):
         yield
 

@@ -398,7 +398,7 @@ def test_one_row():
 
 def test_many_rows_and_classes_make_no_large_page():
     rng = np.random.default_rng(0)
-    n, K = 30_000, 50
+    n, K = 10_000, 50
     P = rng.dirichlet(np.ones(K), n)
     classes = np.array([f"class {k:02d}" for k in range(K)])
     codes = rng.integers(0, K, n)
@@ -407,7 +407,7 @@ def test_many_rows_and_classes_make_no_large_page():
     html = page(model, pd.DataFrame(rng.normal(size=(n, 20))).rename(columns=str), classes[codes], scored)
     assert len(html.encode()) < 3_000_000
     parsed = Parsed(html)
-    assert "2,000 of the 30,000 rows, chosen at random (seed 0)" in parsed.text
+    assert "2,000 of the 10,000 rows, chosen at random (seed 0)" in parsed.text
     data = parsed.json("decisions-data")
     rows = np.sort(np.random.default_rng(0).choice(n, 2000, replace=False))
     np.testing.assert_array_equal(probabilities(data), P[rows])

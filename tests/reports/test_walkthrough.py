@@ -39,7 +39,7 @@ PROBLEMS = {
     "separated": {"X": [[-3.0], [-2.0], [2.0], [3.0]], "y": [0, 0, 1, 1], "x_new": [0.1], "alpha": 1e-3},
     "balanced": {"X": [[-1.0], [-1.0], [1.0], [1.0]], "y": ["a", "b", "a", "b"], "x_new": [0.0]},
 }
-SLOW = {"five classes": pytest.mark.slow}
+SLOW = dict.fromkeys(("four classes", "five classes"), pytest.mark.slow)
 problems = pytest.mark.parametrize(
     "problem", [pytest.param(problem, id=name, marks=SLOW.get(name, ())) for name, problem in PROBLEMS.items()]
 )

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from tests.rows.combinations import thinned
+from tests.slow import quick_among
 
 import posteriori as po
 
@@ -85,7 +85,7 @@ MODELS = {
 QUICK = ["map", "balanced", "bayes", "tied"]
 
 
-@thinned(("name", "n_partitions"), [(name, 3) for name in QUICK], MODELS, [1, 2, 3])
+@quick_among(("name", "n_partitions"), [(name, 3) for name in QUICK], MODELS, [1, 2, 3])
 def test_a_data_frame_gives_the_answers_of_its_rows_in_memory(name, n_partitions, table):
     dask_table = dd.from_pandas(table, npartitions=n_partitions)
     expected = clone(MODELS[name]).fit(table, "kind", sample_weight="weight")

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 jax = pytest.importorskip("jax")
 
-from tests.rows.combinations import thinned  # noqa: E402
+from tests.slow import quick_among  # noqa: E402
 
 import posteriori as po  # noqa: E402
 from posteriori.rows import dlpack  # noqa: E402
@@ -50,7 +50,7 @@ def near(a, b, tol):
     assert np.abs(a - b).max() <= tol * np.abs(b).max()
 
 
-@thinned(("target", "intercept"), [("labels", True), ("soft and weighted", False)], TARGETS, [True, False])
+@quick_among(("target", "intercept"), [("labels", True), ("soft and weighted", False)], TARGETS, [True, False])
 def test_softmax_regression_has_the_same_optimum(target, intercept):
     y, c = TARGETS[target]
     host = po.SoftmaxRegression(tol=1e-14, fit_intercept=intercept).fit(X, y, sample_weight=c)
@@ -235,7 +235,7 @@ def test_label_noise_of_labels_on_the_gpu():
     near(model.coef_, po.BayesianSoftmaxRegression(**options).fit(X[:500], Y[:500]).coef_, 1e-3)
 
 
-@thinned(
+@quick_among(
     ("covariance", "target"),
     [("full", "labels"), ("tied", "soft and weighted")],
     ["full", "tied", "diagonal", "spherical", "auto"],

@@ -9,7 +9,7 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-from tests.rows.combinations import thinned  # noqa: E402
+from tests.slow import quick_among  # noqa: E402
 
 import posteriori  # noqa: E402
 from posteriori.gaussian.statistics import class_statistics  # noqa: E402
@@ -48,8 +48,8 @@ class Case:
         self.rng = rng
 
 
-weights = thinned(("weighted",), [(True,)], [True, False])
-weights_and_intercepts = thinned(("weighted", "intercept"), [(False, False)], [True, False], [True, False])
+weights = quick_among(("weighted",), [(True,)], [True, False])
+weights_and_intercepts = quick_among(("weighted", "intercept"), [(False, False)], [True, False], [True, False])
 
 PARAMS = {
     softmax.observed_moments: lambda case: (case.K,),
@@ -129,7 +129,7 @@ HEAVY = (pairs.averaged_moments, pairs.log_det_slope, softmax.kronecker_factors)
 """Kernels that take long to compile."""
 
 
-@thinned(
+@quick_among(
     ("kernel", "weighted", "intercept"),
     [(kernel, False, False) for kernel in PARAMS if kernel not in HEAVY],
     PARAMS,
@@ -144,7 +144,7 @@ LONG_SUMS = (softmax.observed_moments, softmax.expected_moments, softmax.hessian
 """Kernels that show for all what becomes of sums over many rows."""
 
 
-@thinned(("kernel", "shape"), [(kernel, SHAPES[1]) for kernel in LONG_SUMS], PARAMS, SHAPES)
+@quick_among(("kernel", "shape"), [(kernel, SHAPES[1]) for kernel in LONG_SUMS], PARAMS, SHAPES)
 def test_shapes(kernel, shape):
     check(kernel, Case(shape))
 
@@ -165,7 +165,7 @@ def check(kernel, case):
         assert_alike(by_jax(kernel, case, params, case.P), expected, case.width)
 
 
-@thinned(
+@quick_among(
     ("kind", "weighted", "soft", "far"),
     [
         ("full", True, False, 1e7),
@@ -265,7 +265,7 @@ def test_rows_are_cut_into_equal_parts(n):
     assert device.rounded(n) <= n <= device.padded(n) <= n + 1024
 
 
-@thinned(("n",), [(9999,)], [10, 9999])
+@quick_among(("n",), [(9999,)], [10, 9999])
 def test_a_sample_has_one_row_of_each_share(n):
     with jax.enable_x64(True):
         X = np.arange(10_000.0)[:, None]
@@ -286,7 +286,7 @@ ROW_PARAMS = {
 }
 
 
-@thinned(
+@quick_among(
     ("kernel", "intercept"),
     [(kernel, True) for kernel in ROW_PARAMS if kernel is not predictive.quasi],
     ROW_PARAMS,

@@ -40,12 +40,14 @@ AUTOSCALED = {
 @pytest.mark.parametrize("options", AUTOSCALED.values(), ids=AUTOSCALED.keys())
 @pytest.mark.parametrize(
     ("scale", "shift"),
-    [
-        (np.array([1e3, 1e-3, 7.0, -1.0, 100.0, 1.0]), np.zeros(6)),
-        (np.ones(6), np.array([5.0, -1e3, 0.0, 1e5, 1.0, -2.0])),
-        (np.array([1e-6, 1e6, 1.0, 0.3, -1e-3, 12.0]), np.array([0.0, 1e6, -3.0, 40.0, 1e-3, 5.0])),
-    ],
-    ids=["units", "origins", "both"],
+    quick_first(
+        [
+            (np.array([1e-6, 1e6, 1.0, 0.3, -1e-3, 12.0]), np.array([0.0, 1e6, -3.0, 40.0, 1e-3, 5.0])),
+            (np.array([1e3, 1e-3, 7.0, -1.0, 100.0, 1.0]), np.zeros(6)),
+            (np.ones(6), np.array([5.0, -1e3, 0.0, 1e5, 1.0, -2.0])),
+        ]
+    ),
+    ids=["both", "units", "origins"],
 )
 def test_units_and_origins_do_not_matter(options, scale, shift):
     columns = MARKED if options["prior"] != "jeffreys" else X
@@ -95,7 +97,7 @@ def test_without_an_intercept_units_do_not_matter_but_origins_do():
 # Extreme shapes
 
 
-@pytest.mark.parametrize("prior", [1.0, "evidence", "ard"])
+@pytest.mark.parametrize("prior", quick_first([1.0, "evidence", "ard"], 2))
 def test_more_features_than_rows(prior):
     X, y = simulated(40, D=150)
     with warnings.catch_warnings():
@@ -251,7 +253,7 @@ def test_another_class_prior_is_bayes_rule():
 
 
 @pytest.mark.parametrize("approximation", quick_first(["laplace", "variational", "importance"]))
-@pytest.mark.parametrize("predictive", ["quasi", "sample"])
+@pytest.mark.parametrize("predictive", quick_first(["quasi", "sample"]))
 def test_averages_over_a_reweighted_posterior(approximation, predictive):
     model = BayesianSoftmaxRegression(1.0, approximation=approximation, predictive=predictive).fit(X, Y)
     draws = reweighted(model.sample_proba(X, 4000), OLD, NEW)
@@ -378,7 +380,7 @@ def test_labels_without_noise_are_found_to_have_little():
     assert BayesianSoftmaxRegression(1.0, label_noise="estimate").fit(X, y).label_noise_ < 0.05
 
 
-@pytest.mark.parametrize("predictive", ["quasi", "sample", "probit", "plugin"])
+@pytest.mark.parametrize("predictive", quick_first(["quasi", "plugin", "sample", "probit"], 2))
 def test_probabilities_are_of_labels_as_they_come(predictive):
     X, y, _ = flipped(300, 0.2)
     model = BayesianSoftmaxRegression(1.0, label_noise=0.2, predictive=predictive, approximation="laplace").fit(X, y)

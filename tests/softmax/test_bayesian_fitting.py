@@ -200,7 +200,7 @@ PRIORS = {
 }
 
 
-@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("convert", quick_first([np.asarray, sp.csr_array]), ids=["dense", "sparse"])
 @pytest.mark.parametrize("solver", quick_first(["auto", "newton", "lbfgs"]))
 @pytest.mark.parametrize(("prior", "R", "mean"), PRIORS.values(), ids=PRIORS.keys())
 def test_priors_of_every_form_with_every_solver(prior, R, mean, solver, convert):

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.datasets import load_iris
+from tests.slow import quick_first
 
 from posteriori.maths.integrals import expected_softmax
 from posteriori.rows.memory import MemoryBlocks
@@ -65,7 +66,7 @@ def one_weight(alpha=0.2, mean=None):
     return objective(x[:, None], y, np.full((2, 1), alpha), mean), np.log(evidence), first, p @ (d - first) ** 2
 
 
-@pytest.mark.parametrize("mean", [None, np.array([[-0.2], [0.7]])])
+@pytest.mark.parametrize("mean", quick_first([None, np.array([[-0.2], [0.7]])]))
 def test_evidence_and_moments_of_one_weight(mean):
     """Seven rows: far from Gaussian. Draws from a wider Gaussian than Laplace's, within 5 standard errors."""
     problem, evidence, first, second = one_weight(mean=mean)

@@ -312,7 +312,7 @@ KERNELS = {
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 @layouts
 @given(cuts=st.sets(st.integers(0, N)), soft=st.booleans(), weighting=st.sampled_from(["none", "random", "zeros"]))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 def test_any_split_of_the_rows_sums_to_one_block(kernel, layout, cuts, soft, weighting):
     X, Y, c, theta = problem(weighting, soft=soft)
     V = np.random.default_rng(3).normal(size=theta.shape)

@@ -77,8 +77,9 @@ layouts = pytest.mark.parametrize("layout", quick_first([np.asfortranarray, sp.c
 
 @priors
 @layouts
-@pytest.mark.parametrize("soft", [False, True])
-@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize(
+    ("soft", "buffered"), quick_first([(False, True), (True, False), (False, False), (True, True)], 2)
+)
 def test_value_gradient_product_and_hessian(monkeypatch, precision, mean, layout, soft, buffered):
     monkeypatch.setattr(memory, "_BLOCK_BYTES", 400)  # several blocks
     if not buffered:

@@ -65,7 +65,7 @@ def overlapping(N, scale=1.0):
 @pytest.mark.parametrize("alpha", quick_first([1e-9, 0.0, 1.0]))
 def test_features_need_no_scaling(scale, alpha):
     """The prior may hold a small feature's weight back, but it must not throw it away."""
-    X, y = overlapping(2000, scale)
+    X, y = overlapping(1000, scale)
     model = SoftmaxRegression(alpha)
     for _ in range(20):
         model.partial_fit(X, y)
@@ -76,31 +76,31 @@ def test_features_need_no_scaling(scale, alpha):
 
 def test_chunks_of_4096_rows_equal_one_call():
     """Rows are taken up 4096 at a time; within that, scales are learnt from all of them before the first step."""
-    X, y = overlapping(10_000)
+    X, y = overlapping(5000)
     whole = SoftmaxRegression().partial_fit(X, y)
     parts = SoftmaxRegression()
-    for rows in chunks(10_000, 4096):
+    for rows in chunks(5000, 4096):
         parts.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
     assert np.isfinite(whole.coef_).all()
     np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=1e-12)
     small = SoftmaxRegression()
-    for rows in chunks(10_000, 100):
+    for rows in chunks(5000, 100):
         small.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
     np.testing.assert_allclose(small.predict_proba(X), whole.predict_proba(X), atol=0.05)
 
 
 def test_one_pass_over_a_long_stream_approaches_the_optimum():
     """Steps must shrink as rows come in, also while every row is new."""
-    X, y = overlapping(20_000)
+    X, y = overlapping(8000)
     model = SoftmaxRegression()
     excess = {}
-    for rows in chunks(20_000, 1000):
+    for rows in chunks(8000, 1000):
         model.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
         seen = slice(0, rows.stop)
         best = SoftmaxRegression().fit(X[seen], y[seen]).solution_.objective
         excess[rows.stop] = objective(model, X[seen], y[seen]) / best - 1
-    assert excess[20_000] <= 0.02
-    assert excess[20_000] < excess[1000]
+    assert excess[8000] <= 0.02
+    assert excess[8000] < excess[1000]
 
 
 def test_weights_count():

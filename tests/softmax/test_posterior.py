@@ -73,7 +73,7 @@ def test_covariances_variances_and_determinants(K, structure):
 @classes
 @structures
 @layouts
-@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("intercept", quick_first([True, False]))
 def test_covariances_of_logits(K, structure, layout, intercept):
     posterior, H = cases(K, D + intercept)[structure]
     X = rows()

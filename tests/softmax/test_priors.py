@@ -85,7 +85,7 @@ def with_mean(form, mean, **changes):
 @forms
 @means
 @pytest.mark.parametrize("tau", quick_first([3.0, None]))
-@pytest.mark.parametrize("coordinates", [DENSE, SPARSE], ids=["dense", "sparse"])
+@pytest.mark.parametrize("coordinates", quick_first([SPARSE, DENSE]), ids=["sparse", "dense"])
 def test_in_data_units(form, mean, tau, coordinates):
     prior = with_mean(form, mean, intercept_precision=tau)
     fitted = prior.in_coordinates(K, D, True, coordinates)
@@ -97,7 +97,7 @@ def test_in_data_units(form, mean, tau, coordinates):
 @forms
 @means
 @pytest.mark.parametrize("tau", quick_first([3.0, None]))
-@pytest.mark.parametrize("coordinates", [DENSE, SPARSE], ids=["dense", "sparse"])
+@pytest.mark.parametrize("coordinates", quick_first([SPARSE, DENSE]), ids=["sparse", "dense"])
 def test_autoscaled(form, mean, tau, coordinates):
     """Stated for centred and scaled columns: so it is the same whether the columns could be centred or not."""
     prior = with_mean(form, mean, intercept_precision=tau, autoscale=True)

@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import (
     check_transformer_get_feature_names_out,
     parametrize_with_checks,
 )
+from tests.slow import quick_first
 
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.rows import arrow as streamed_rows
@@ -263,9 +264,9 @@ def test_streamed_is_as_in_memory(dataset):
     assert streamed.fit_transform(dataset, "species").to_table().equals(encoded)
 
 
-@pytest.mark.parametrize("held", [0, 1 << 20], ids=["read in every pass", "held"])
+@pytest.mark.parametrize("held", quick_first([0, 1 << 20]), ids=["read in every pass", "held"])
 @pytest.mark.parametrize(
-    "model", [SoftmaxRegression(tol=1e-14), BayesianSoftmaxRegression(tol=1e-14), GaussianClassifier()]
+    "model", quick_first([SoftmaxRegression(tol=1e-14), BayesianSoftmaxRegression(tol=1e-14), GaussianClassifier()], 2)
 )
 def test_a_pipeline_is_fitted_to_a_data_set_as_to_its_table(dataset, model, held, monkeypatch):
     monkeypatch.setattr(streamed_rows, "_HELD_BYTES", held)
