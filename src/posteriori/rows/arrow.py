@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posteriori.rows.blocks import facts_of
+from posteriori.rows.blocks import Preparable, facts_of
 from posteriori.rows.features import Example, Features, NotFinite, first_not_finite
 from posteriori.rows.matrices import as_array
 from posteriori.rows.memory import InOrder, MemoryBlocks, rescaled
@@ -167,7 +167,7 @@ def stream_column(stream: Stream, name: str) -> np.ndarray:
     return as_array(pa.chunked_array(values, stream.schema.field(name).type))
 
 
-class StreamBlocks:
+class StreamBlocks(Preparable):
     """Rows that are read again in every pass.
 
     Parameters

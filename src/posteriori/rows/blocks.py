@@ -9,9 +9,10 @@ The kernels of Gaussian processes (`gp.kernels`) are something else: covariance 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -138,17 +139,22 @@ def random_rows(blocks: Blocks, n_rows: int, rng: np.random.Generator) -> tuple[
     return blocks.take(rows, weighted=True)
 
 
-@runtime_checkable
-class OnGpu(Protocol):
+# What only some engines can do: a class of blocks derives from the capabilities that it has.
+
+
+class OnGpu(ABC):
     """Blocks whose rows are on a GPU, which can run programs there."""
 
     @property
+    @abstractmethod
     def least_sample(self) -> int:
         """A sample of fewer rows than this is not visited in less time."""
 
+    @abstractmethod
     def run_on_gpu(self, program: Callable[..., Any], *args: Any) -> Any:
         """``program(X, Y, c, *args)`` in double precision, for a program of JAX over all rows."""
 
+    @abstractmethod
     def factor_on_gpu(self, M: np.ndarray) -> np.ndarray:
         """The lower Cholesky factor of a positive definite matrix, made where that takes the least time."""
 
@@ -158,10 +164,10 @@ def least_sample(blocks: Blocks) -> int:
     return blocks.least_sample if isinstance(blocks, OnGpu) else 0
 
 
-@runtime_checkable
-class KeepsRowValues(Protocol):
+class KeepsRowValues(ABC):
     """Blocks that can keep values of their rows between passes."""
 
+    @abstractmethod
     def row_values(self, size: int) -> RowValues | None:
         """Places for `size` values of each row, or None if they would take too much memory."""
 
@@ -171,10 +177,10 @@ def row_values(blocks: Blocks, size: int) -> RowValues | None:
     return blocks.row_values(size) if isinstance(blocks, KeepsRowValues) else None
 
 
-@runtime_checkable
-class Preparable(Protocol):
+class Preparable(ABC):
     """Blocks for which many passes are cheaper after some preparation."""
 
+    @abstractmethod
     def prepared(self) -> Blocks:
         """Rows read, shifted and scaled once and held in memory, unless they are many; otherwise these blocks."""
 

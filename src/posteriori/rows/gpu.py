@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from posteriori.maths.linalg import cholesky
 from posteriori.rows import dlpack
-from posteriori.rows.blocks import facts_of
+from posteriori.rows.blocks import KeepsRowValues, OnGpu, facts_of
 from posteriori.rows.features import Example, Features, NotFinite, first_not_finite
 from posteriori.rows.matrices import labels_and_weights, read_matrix, require_real, require_shape
 from posteriori.rows.memory import InOrder, MemoryBlocks, rescaled
@@ -189,7 +189,7 @@ class GpuRowValues:
     P: Any = None
 
 
-class GpuBlocks:
+class GpuBlocks(OnGpu, KeepsRowValues):
     """Rows on a GPU: one block for kernels in JAX, parts fetched to the host for those of NumPy.
 
     Rows are float64 there, shifted and scaled: converted or copied once, and only where they are not so already. Should

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from posteriori.rows.blocks import KeepsRowValues, Preparable
 from posteriori.rows.dlpack import to_host
 from posteriori.rows.features import Example, Features, NotFinite, first_not_finite
 from posteriori.rows.matrices import column, is_table, labels_and_weights, read_matrix
@@ -127,7 +128,7 @@ class MemoryEngine:
 ENGINE = MemoryEngine()
 
 
-class MemoryBlocks:
+class MemoryBlocks(KeepsRowValues, Preparable):
     """Rows of a matrix in memory.
 
     Parameters

@@ -18,15 +18,14 @@ from posteriori.rows.blocks import kernel
 __all__ = [
     "add_intercept",
     "as_dense",
-    "class_grams",
     "class_sums",
     "contract",
     "dense_parts",
     "gram",
     "is_sparse",
+    "laplacian_gram",
     "logits",
     "packed_grams",
-    "pair_product_grams",
     "quadratic_forms",
     "scatter_about",
     "split",
@@ -178,26 +177,25 @@ def square_sums(X: Any, c: np.ndarray | None) -> np.ndarray:
     return np.einsum("nd,nd->d", X, X if c is None else X * c[:, None])
 
 
-def class_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:
-    """sum_n w_kn [x_n, 1] [x_n, 1]^T for the weights (K, n) of a few classes, shape (K, D', D')."""
+def laplacian_gram(X: Any, P: np.ndarray, c: np.ndarray | None, with_intercept: bool) -> np.ndarray:
+    """sum_n c_n (diag p_n - p_n p_n^T) kron z_n z_n^T with z_n = [x_n, 1], as one matrix (K D', K D')."""
+    K, D = len(P), X.shape[1] + with_intercept
     if sp.issparse(X):
-        return np.stack([gram(X, w, with_intercept) for w in weights])
-    Z = add_intercept(X) if with_intercept else X
-    return (Z.T[None] * weights[:, None, :]) @ Z
-
-
-def pair_product_grams(X: Any, R: np.ndarray, with_intercept: bool) -> np.ndarray:
-    """sum_n R_kn R_ln [x_n, 1] [x_n, 1]^T for all k and l, as one matrix (K D', K D'), for R (K, n) not negative."""
-    K, D = len(R), X.shape[1] + with_intercept
-    if sp.issparse(X):
-        out = np.empty((K, D, K, D))
+        R = P if c is None else P * c
+        H = np.empty((K, D, K, D))
         for k in range(K):
             for m in range(k + 1):
-                out[k, :, m, :] = out[m, :, k, :] = gram(X, R[k] * R[m], with_intercept)
-        return out.reshape(K * D, K * D)
+                H[k, :, m, :] = H[m, :, k, :] = -gram(X, R[k] * P[m], with_intercept)
+            H[k, :, k, :] += gram(X, R[k], with_intercept)
+        return H.reshape(K * D, K * D)
     Z = add_intercept(X) if with_intercept else X
-    RX = (R[:, None, :] * Z.T).reshape(K * D, -1)  # rows r_k * x_d
-    return RX @ RX.T
+    R = P if c is None else P * np.sqrt(c)
+    PZ = (R[:, None, :] * Z.T).reshape(K * D, -1)  # rows p_k * z_d; their Gram matrix is the second term
+    H = -(PZ @ PZ.T)
+    blocks = (Z.T[None] * (P if c is None else P * c)[:, None, :]) @ Z
+    for k in range(K):
+        H[k * D : (k + 1) * D, k * D : (k + 1) * D] += blocks[k]
+    return H
 
 
 def dense_parts(X: Any, part_bytes: int) -> Iterator[tuple[slice, np.ndarray]]:

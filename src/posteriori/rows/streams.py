@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -84,12 +85,12 @@ def _row_groups(fragment: Any) -> list[Any]:
     return list(fragment.split_by_row_group())
 
 
-@runtime_checkable
-class Streamable(Protocol):
+class Streamable(ABC):
     """Something that is not a data set of Arrow, but can be read like one: rows encoded while they are read."""
 
     schema: Any
 
+    @abstractmethod
     def stream(self) -> Stream:
         """The rows as passes over the data read them."""
 
@@ -128,7 +129,7 @@ def _is_reader(X: Any) -> bool:
 
 def is_stream(X: Any) -> bool:
     """Whether X is a data set, rows encoded while they are read, or a reader, which is refused when it is opened."""
-    return _is_dataset(X) or _is_reader(X) or (isinstance(X, Streamable) and not isinstance(X, type))
+    return _is_dataset(X) or _is_reader(X) or isinstance(X, Streamable)
 
 
 def _guarded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

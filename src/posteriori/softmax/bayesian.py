@@ -159,7 +159,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        began, settings = perf_counter(), bayesian_settings(self)
+        settings = bayesian_settings(self)
         noisy = self.label_noise is not None and self.label_noise != 0
         if noisy:
             require_in_memory(X, "label_noise, which gives each row a weight of its own,")
@@ -183,7 +183,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
                     fit = bayesian_fit(likelihood, settings)
         remember_features(self, features, named)
         self.classes_ = target.classes
-        solution = replace(fit.solution, seconds=perf_counter() - began)
+        solution = replace(fit.solution, seconds=perf_counter() - settings.solve.began)
         self._store(likelihood, replace(fit, solution=solution), rate, settings.seed)
         if self.solution_.status is Status.INTERRUPTED:
             raise KeyboardInterrupt

@@ -36,26 +36,13 @@ class Certificate:
     def __init__(self, objective: SoftmaxObjective) -> None:
         self.objective = objective
 
-    @property
-    def free(self) -> np.ndarray | None:
-        """Coefficients along which no prior holds the optimum back, (K, D'); None if there can be no separation.
-
-        Free intercepts alone are held by the data, unless a class has no rows.
-        """
-        problem = self.objective
-        free = problem.precision == 0
-        if free[:, : problem.blocks.n_features].any():
-            return free
-        empty_class = bool((problem.observed.class_sizes == 0).any())
-        return free if problem.has_intercept and free.any() and empty_class else None
-
     def separated(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
         """A direction along which J falls without end, if the parameters or the Newton direction are one.
 
         A direction that puts every row's own class on top is a proof of separation. Near a finite optimum Newton
         steps vanish; towards one at infinity they go on moving some logit by about one.
         """
-        free = self.free
+        free = self.objective.free
         if free is None:
             return None
         for candidate, slack, least in ((theta, 1e-12, 0.0), (direction, 1e-6, 0.3)):

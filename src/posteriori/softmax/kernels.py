@@ -23,12 +23,11 @@ import scipy.sparse as sp
 from posteriori.maths.softmax import softmax_in_place
 from posteriori.rows.blocks import Sums, kernel
 from posteriori.rows.products import (
-    class_grams,
     class_sums,
     contract,
     gram,
+    laplacian_gram,
     logits,
-    pair_product_grams,
     scatter_about,
     square_sums,
     squared,
@@ -167,13 +166,7 @@ def hessian_product(
 def hessian(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
     """H_kl = sum_n c_n P_nk (1[k=l] - P_nl) x_n x_n^T as a (K D', K D') matrix, x_n with its intercept."""
     P = probabilities(X, theta, P)
-    K, D = theta.shape
-    with_intercept = D > X.shape[1]
-    H = -pair_product_grams(X, P if c is None else P * np.sqrt(c), with_intercept)
-    blocks = class_grams(X, P if c is None else P * c, with_intercept)
-    for k in range(K):
-        H[k * D : (k + 1) * D, k * D : (k + 1) * D] += blocks[k]
-    return H
+    return laplacian_gram(X, P, c, theta.shape[1] > X.shape[1])
 
 
 @kernel(reads_labels=False, jax_version="posteriori.softmax.jax_kernels:class_mixing")

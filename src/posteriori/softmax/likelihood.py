@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ def linear_likelihood(
         if ready is not blocks:
             blocks, observed = ready, ObservedMoments.of(ready, K)
         centre = np.append(observed.mean, 1.0) if has_intercept else None
-        return LinearLikelihood(blocks, observed, replace(safe, centre=centre), has_intercept)
+        return LinearLikelihood(blocks, observed, Coordinates(safe.shift, safe.scale, centre), has_intercept)
     coordinates = _standard_coordinates(blocks, observed, safe, has_intercept)
     blocks = prepared(blocks_in(coordinates))
     return LinearLikelihood(blocks, ObservedMoments.of(blocks, K), coordinates, has_intercept)

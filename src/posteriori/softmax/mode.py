@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,8 @@ class SolveSettings:
     max_iter: int
     random_state: Any = None
     report: Callable[[int, Iterate], None] | None = None
+    began: float = field(default_factory=perf_counter)
+    """When the fit began, by `time.perf_counter`."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ def find_mode(objective: SoftmaxObjective, settings: SolveSettings, start: np.nd
         n_passes=objective.blocks.n_passes,
         trace=trace,
         separation=separation,
+        seconds=perf_counter() - settings.began,
     )
     return Mode(objective, theta, solution)
 
@@ -120,7 +124,7 @@ def certified(objective: SoftmaxObjective, theta: np.ndarray, status: Status, ga
 
 def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | None:
     """A direction along which J falls without end, if there is one: looked for where Newton's method would go."""
-    if objective.certificate.free is None:
+    if objective.free is None:
         return None
     for now in islice(Newton().steps(objective, theta, 0.0), 30):
         step = newton_direction(objective, now.theta, now.gradient)

@@ -9,6 +9,7 @@ Its curvature in parts is in `curvature`, what proves how near its optimum is in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,18 +31,24 @@ _CANCELLED = 1e-5
 
 
 class _Evaluation(NamedTuple):
-    """J and its gradient, and a copy of the parameters at which they were evaluated."""
+    """J and its gradient, and the values of the parameters at which they were evaluated."""
 
-    theta: np.ndarray
+    theta: bytes
     value: float
     gradient: np.ndarray
 
+    @classmethod
+    def of(cls, theta: np.ndarray, value: float, gradient: np.ndarray) -> _Evaluation:
+        """An evaluation that is handed out again: the gradient can no longer be changed."""
+        gradient.flags.writeable = False
+        return cls(theta.tobytes(), value, gradient)
+
     def is_at(self, theta: np.ndarray) -> bool:
-        """Whether it is of parameters with these values."""
-        return np.array_equal(self.theta, theta)
+        """Whether it is of parameters with these values, in whichever array."""
+        return self.theta == theta.tobytes()
 
 
-_NOWHERE = _Evaluation(np.empty((0, 0)), np.nan, np.empty((0, 0)))
+_NOWHERE = _Evaluation(b"", np.nan, np.empty((0, 0)))
 """No evaluation yet."""
 
 
@@ -109,7 +116,7 @@ class SoftmaxObjective:
         value = loss + 0.5 * np.vdot(pull, centred)
         gradient -= gradient.mean(axis=0)  # zero but for rounding, which a weak prior would magnify
         gradient += pull
-        self._keep(theta, float(value), gradient)
+        self._evaluated = _Evaluation.of(theta, float(value), gradient)
         return float(value), gradient
 
     def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
@@ -141,6 +148,18 @@ class SoftmaxObjective:
         """Row values with P at theta if the last evaluation was there; otherwise None, and kernels compute it again."""
         return self._row_values if self._evaluated.is_at(theta) else None
 
+    @cached_property
+    def free(self) -> np.ndarray | None:
+        """Coefficients along which no prior holds the optimum back, (K, D'); None if there can be no separation.
+
+        Free intercepts alone are held by the data, unless a class has no rows.
+        """
+        free = self.precision == 0
+        if not free.any():
+            return None
+        has_empty_class = self.has_intercept and not self.observed.class_sizes.all()
+        return free if has_empty_class or free[:, : self.blocks.n_features].any() else None
+
     # What follows is made when it is asked for and not kept: it refers to this objective, and a circle of references
     # would keep the rows in memory after the fit.
 
@@ -158,10 +177,6 @@ class SoftmaxObjective:
     def start(self) -> Start:
         """The start of a solve: samples of the rows, or the descent from zero."""
         return Start(self)
-
-    def _keep(self, theta: np.ndarray, value: float, gradient: np.ndarray) -> None:
-        gradient.flags.writeable = False  # it is handed out again
-        self._evaluated = _Evaluation(theta.copy(), value, gradient)
 
 
 class Start:
@@ -212,7 +227,7 @@ class Start:
         theta = found.thetas[-1]
         if found.log_partition - np.vdot(theta, problem.moments) < _CANCELLED * abs(found.log_partition):
             return None
-        problem._keep(theta, found.values[-1], np.array(found.gradients[-1]))
+        problem._evaluated = _Evaluation.of(theta, found.values[-1], np.array(found.gradients[-1]))
         return found
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -249,14 +250,18 @@ class RidgePenalty:
 
     def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
         """The data's own units; columns may be moved only if no prior holds the intercepts where they are."""
-        free = has_intercept and self._intercept_precision(self._alpha()) == 0.0
+        free = has_intercept and self._intercept_precision(self.weights) == 0.0
         return CoordinateRule(scaled=False, shift_allowed=free, keep_constant=True)
+
+    def require_shape(self, K: int, D: int) -> None:
+        """Raise unless alpha is one number, or one for each of K classes and D features."""
+        if self.weights.ndim == 2 and self.weights.shape != (K, D):
+            raise ValueError(_alpha_shape(self.weights, f", here ({K}, {D})"))
 
     def precisions(self, K: int, D: int, has_intercept: bool, unit: np.ndarray | float = 1.0) -> np.ndarray:
         """The precision of each coefficient, (K, D') with the intercept last; `unit` as in `per_coefficient`."""
-        alpha = self._alpha()
-        if alpha.ndim == 2 and alpha.shape != (K, D):
-            raise ValueError(_alpha_shape(alpha, f", here ({K}, {D})"))
+        alpha = self.weights
+        self.require_shape(K, D)
         unit = np.broadcast_to(np.asarray(unit, dtype=np.float64), (D,))
         return per_coefficient(alpha, unit, self._intercept_precision(alpha) if has_intercept else None, K)
 
@@ -268,7 +273,9 @@ class RidgePenalty:
         inward = None if start is None else coordinates.inward(start)
         return find_mode(likelihood.objective(precision), settings, inward)
 
-    def _alpha(self) -> np.ndarray:
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """The precisions of the weights: a number or a (K, D) array."""
         try:
             alpha = np.asarray(self.alpha, dtype=np.float64)
         except (TypeError, ValueError):

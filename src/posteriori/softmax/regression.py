@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -149,18 +148,19 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        began = perf_counter()
         settings, penalty = solve_settings(self), RidgePenalty(self.alpha, self.penalize_intercept)
         rule = penalty.coordinate_rule(bool(self.fit_intercept))
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight, device=self.device)
-        penalty.precisions(len(target.classes), features.n_features, bool(self.fit_intercept))  # refuses wrong shapes
+        penalty.require_shape(len(target.classes), features.n_features)
         start = self._start(features, target)
         with one_blas_thread():
             threads = usable_threads(self.n_jobs)
             likelihood = linear_likelihood(features, target, bool(self.fit_intercept), rule, threads)
             with progress(self.verbose, likelihood.blocks) as report:
-                mode = penalty.find_mode(likelihood, replace(settings, report=report), start)
-        solution = replace(mode.solution, seconds=perf_counter() - began)
+                mode = penalty.find_mode(
+                    likelihood, settings if report is None else replace(settings, report=report), start
+                )
+        solution = mode.solution
         remember_features(self, features, named)
         self.classes_, self.solution_, self.n_iter_ = target.classes, solution, solution.n_iter
         self._sequential: Sequential | None = None

@@ -17,7 +17,7 @@ from posteriori.rows.dask_graph import tree
 from posteriori.rows.dask_tasks import in_partition
 from posteriori.rows.matrices import hand_over, is_table, open_table, read_matrix, require_shape
 from posteriori.rows.pieces import require_unique
-from posteriori.rows.streams import DatasetStream, record_batches
+from posteriori.rows.streams import DatasetStream, Streamable, record_batches
 from posteriori.tables.columns import EMPTY
 from posteriori.tables.encode import encode
 from posteriori.tables.plans import Encoding
@@ -233,7 +233,7 @@ def _encoded_schema(encoding: Encoding, schema: pa.Schema, carried: list[str]) -
     return pa.schema([*numbers, *(schema.field(name) for name in carried)])
 
 
-class EncodedDataset:
+class EncodedDataset(Streamable):
     """The rows that `TableEncoder.transform` makes of a `pyarrow.dataset.Dataset`; classifiers read it pass by pass.
 
     Parameters
