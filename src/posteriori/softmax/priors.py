@@ -164,7 +164,7 @@ class GaussianPrior(Parameters):
                     f"The prior's precision is {self.precision!r}: it must be positive. For a flat prior use "
                     "SoftmaxRegression(alpha=0), or prior='jeffreys'."
                 )
-            values = per_coefficient(given, unit, weak if has_intercept else None, K)
+            values = per_coefficient(given, unit, weak if has_intercept else None, (K, D))
             return DiagonalPrecision(values, coordinates.centre if has_intercept else None)
         if given.shape == (K * width, K * width):
             require_spd("precision", given)
@@ -262,13 +262,12 @@ class RidgePenalty:
         """The precision of each coefficient, (K, D') with the intercept last; `unit` as in `per_coefficient`."""
         alpha = self.weights
         self.require_shape(K, D)
-        unit = np.broadcast_to(np.asarray(unit, dtype=np.float64), (D,))
-        return per_coefficient(alpha, unit, self._intercept_precision(alpha) if has_intercept else None, K)
+        return per_coefficient(alpha, unit, self._intercept_precision(alpha) if has_intercept else None, (K, D))
 
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, start: np.ndarray | None = None) -> Mode:
         """The mode under this prior, from parameters `start` in the units of the data if they are given."""
         (K, _), coordinates = likelihood.shape, likelihood.coordinates
-        unit = 1.0 / np.asarray(coordinates.unit)
+        unit = 1.0 if coordinates.scale is None else coordinates.scale
         precision = self.precisions(K, likelihood.blocks.n_features, likelihood.has_intercept, unit)
         inward = None if start is None else coordinates.inward(start)
         return find_mode(likelihood.objective(precision), settings, inward)
@@ -300,13 +299,15 @@ class RidgePenalty:
         return float(given)
 
 
-def per_coefficient(weights: np.ndarray, unit: np.ndarray, intercept: float | None, K: int) -> np.ndarray:
+def per_coefficient(
+    weights: np.ndarray, unit: np.ndarray | float, intercept: float | None, shape: tuple[int, int]
+) -> np.ndarray:
     """Precisions (K, D') in coordinates, from those of the weights (a number or (K, D)) and of the intercepts.
 
-    `unit` (D,) is the weight for which the prior is stated per weight of the coordinates; `intercept` is None where
-    there are no intercepts.
+    `shape` is (K, D); `unit`, a number or (D,), is the weight for which the prior is stated per weight of the
+    coordinates; `intercept` is None where there are no intercepts.
     """
-    D = unit.size
+    K, D = shape
     values = np.empty((K, D + (intercept is not None)))
     with np.errstate(under="ignore"):
         values[:, :D] = weights * unit**2
