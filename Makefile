@@ -3,12 +3,13 @@
 PYTHON ?= python3
 JOBS ?= auto
 BENCH_ARGS ?=
+WILD_ARGS ?=
 
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := .venv/.installed
 
-.PHONY: help demo test test-slow test-all check wheel bench clean
+.PHONY: help demo test test-slow test-all test-wild check wheel bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -24,6 +25,9 @@ test-slow: $(INSTALLED)-dev  ## the tests that `make test` leaves out
 
 test-all: $(INSTALLED)-dev  ## all tests, the slow ones too
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m ""
+
+test-wild: $(INSTALLED)-dev  ## tables and numbers of strangers; options in WILD_ARGS="--tables 30"
+	$(BIN)/python -m benchmarks.wild tables $(WILD_ARGS)
 
 check: $(INSTALLED)-dev  ## lint, format, types, layers, and the wheel
 	$(BIN)/ruff check .
