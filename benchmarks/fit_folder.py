@@ -20,12 +20,12 @@ MODELS = ("softmax", "bayes", "gaussian", "auto")
 MOST_MB = 2000
 
 NOTES = f"""\
-A folder of Parquet files with {D} columns of float64 (one in fifty missing in four of them), a row number, a text column
-of 8 levels, a boolean, a date, and the target with {K} classes (one in a thousand missing). "read" is the time that
-pyarrow alone takes for all columns, batch by batch; "in memory" is the size of the table as Arrow holds it. Each line is
-one process `posteriori fit FOLDER --target kind --model MODEL --out FILE`, or `posteriori predict` with that model to a
-Parquet file. "passes" are those over the rows, all of them: to see what the columns hold, to count classes, and to fit.
-Peak memory is that of the whole process; goal: below {MOST_MB:,} MB."""
+A folder of Parquet files with {D} columns of float64 (one in fifty missing in four of them), a row number, a text
+column of 8 levels, a boolean, a date, and the target with {K} classes (one in a thousand missing). "read" is the time
+that pyarrow alone takes for all columns, batch by batch; "in memory" is the size of the table as Arrow holds it. Each
+line is one process `posteriori fit FOLDER --target kind --model MODEL --out FILE`, or `posteriori predict` with that
+model to a Parquet file. "passes" are those over the rows, all of them: to see what the columns hold, to count classes,
+and to fit. Peak memory is that of the whole process; goal: below {MOST_MB:,} MB."""
 
 HEADER = ("rows", "folder (GB)", "in memory (GB)", "read (s)", "command", "seconds", "passes", "peak (MB)")
 
