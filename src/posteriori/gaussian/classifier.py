@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from posteriori.decision.uncertainty import Uncertainty
 from posteriori.gaussian.choice import KeptRows
 from posteriori.gaussian.densities import draw, log_joint, within_reach
 from posteriori.gaussian.fit import MOST_SCATTER, GaussianFit, SeenRows
 from posteriori.gaussian.niw import RidgePrior
+from posteriori.gaussian.row_posterior import drawn_entropies, drawn_quantiles
 from posteriori.gaussian.settings import gaussian_settings, structures_asked_for, validate_gaussian
 from posteriori.gaussian.statistics import SCATTERS, ClassStatistics, Kind, class_statistics
 from posteriori.gaussian.structures import STRUCTURES
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
-from posteriori.parameters import require_count, seed_from
+from posteriori.parameters import require_count, require_level, seed_from
 from posteriori.rows.blocks import Blocks, random_rows
 from posteriori.rows.engines import read_for_fit, read_for_prediction, read_labels
 from posteriori.rows.features import Features
@@ -33,8 +36,20 @@ __all__ = ["GaussianClassifier"]
 
 _MOST_KEPT = 4000
 """Rows kept to judge priors by."""
+_DRAWS = 1024
+"""Draws of the class probabilities of a row."""
 _FAR = 1e4
 """Logits at the origin beyond which rows are shifted before they are multiplied."""
+
+
+def _has_posterior(model: GaussianClassifier) -> bool:
+    """Whether the parameters are integrated out; otherwise an error says what has a posterior."""
+    if model.estimate != "bayes":
+        raise AttributeError(
+            "Intervals and uncertainty need the posterior of the parameters, and "
+            f"estimate={model.estimate!r} keeps one estimate of them alone: use estimate='bayes'."
+        )
+    return True
 
 
 class GaussianClassifier(ClassifierMixin, BaseEstimator):
@@ -245,6 +260,31 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         """Accuracy; y and sample_weight may be names of columns of X."""
         return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
 
+    @available_if(_has_posterior)
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Equal-tailed credible interval of each class probability: lower and upper ends, (n, K) each.
+
+        p(k | x, theta) is drawn with theta from its posterior after the rows of the fit and x itself, as the mean of
+        these draws is `predict_proba` exactly. It needs estimate="bayes".
+        """
+        require_level(level)
+        check_is_fitted(self)
+        tail = 0.5 * (1.0 - level)
+        n_draws = int(np.clip(20.0 / tail, _DRAWS, 16 * _DRAWS))
+        K = len(self.classes_)
+        ends = self._map_draws(X, 2 * K, drawn_quantiles, n_draws, (tail, 1.0 - tail))
+        return ends[:K].T, ends[K:].T
+
+    @available_if(_has_posterior)
+    def uncertainty(self, X: Any) -> Uncertainty:
+        """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats.
+
+        The draws are those of `predict_interval`. It needs estimate="bayes".
+        """
+        check_is_fitted(self)
+        total, aleatoric = self._map_draws(X, 2, drawn_entropies, _DRAWS)
+        return Uncertainty(total, aleatoric, total - aleatoric)
+
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """New rows (n, D) and their classes (n,), drawn from the predictive distribution."""
         check_is_fitted(self)
@@ -276,6 +316,15 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         copy_features(model, self)
         model.coef_, model.intercept_, model.n_iter_ = coef, np.maximum(intercept, -1e300), 0
         return model
+
+    def _map_draws(self, X: Any, n_out: int, kernel: Any, *params: Any) -> np.ndarray:
+        """The values of a kernel of draws for all rows of X, (n_out, n)."""
+        posterior = self.seen_.row_posterior(class_prior_given=self.class_prior is not None)
+        features = read_for_prediction(self, X, self.device)
+        _require_finite(features, missing_allowed=posterior.densities.covariance_structure.missing_allowed)
+        with one_blas_thread():
+            blocks = features.blocks(None, n_out, n_threads=usable_threads(self.n_jobs))
+            return blocks.map_rows(kernel, posterior, *params, heavy=True)
 
     def _code(self, label: Any, argument: str) -> int:
         found = np.flatnonzero(self.classes_ == label)

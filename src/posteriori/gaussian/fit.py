@@ -25,6 +25,7 @@ from posteriori.gaussian.niw import (
     updated,
 )
 from posteriori.gaussian.ridge import ridge_mode
+from posteriori.gaussian.row_posterior import RowPosterior
 from posteriori.gaussian.settings import GaussianSettings
 from posteriori.gaussian.statistics import ClassStatistics
 from posteriori.gaussian.structures import structures_for
@@ -165,6 +166,17 @@ class SeenRows:
         fitted = replace(fitted, solution=replace(fitted.solution, n_passes=self.n_passes, seconds=seconds))
         _warn_if_unsound(fitted.solution)
         return fitted
+
+    def row_posterior(self, *, class_prior_given: bool) -> RowPosterior:
+        """The belief about all parameters, from the statistics and the prior as used, where they are integrated out."""
+        densities, prior = self.fit.densities, self.fit.prior
+        assert isinstance(prior, NormalInverseWishartPrior)
+        structure, D = densities.covariance_structure, len(densities.origin)
+        standardised = StandardisedStatistics(self.statistics, prior.origin(D), structure)
+        used = prior.in_units(structure, standardised.unit, standardised.variance)
+        belief = updated(standardised.statistics, used, structure)
+        concentrations = None if class_prior_given else self.statistics.counts + float(prior.concentration)
+        return RowPosterior(densities, belief, standardised.origin, standardised.unit, concentrations)
 
 
 def _warn_if_unsound(solution: GaussianSolution) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from posteriori.gaussian.left_out import LeftOut, Removal
 from posteriori.gaussian.niw import Belief, Estimate, WishartPrior
+from posteriori.gaussian.row_draws import drawn_by_distance
 from posteriori.gaussian.statistics import ClassStatistics, Kind
 
 if TYPE_CHECKING:
@@ -81,6 +82,10 @@ class Structure(ABC):
     def row_width(self, K: int, D: int) -> int:
         """Numbers that a row needs while it is judged."""
         return D + K
+
+    def drawn_width(self, K: int, D: int) -> int:
+        """Numbers that a draw of a row's densities needs, besides those of the classes."""
+        return D
 
     # Sums and scales
 
@@ -177,6 +182,17 @@ class Structure(ABC):
     @abstractmethod
     def log_joint(self, Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
         """Log densities (K, n) of rows less the origin."""
+
+    def drawn_log_densities(self, Z: np.ndarray, belief: Belief, h: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draws of the log densities of rows, (S, K, n), after each row as one of class h, (S, n): see `row_draws`.
+
+        Rows are in the coordinates of the belief; each row's densities are known up to a common number.
+        """
+        return drawn_by_distance(self.distances(Z, belief), self.log_dets(belief.Psi), belief, h, Z.shape[1], rng)
+
+    @abstractmethod
+    def distances(self, Z: np.ndarray, belief: Belief) -> np.ndarray:
+        """Squared distances (x - m_k)^T Psi_k^{-1} (x - m_k) of the independent parts of rows, (K, B, n)."""
 
     def total_distance(self, scatter: np.ndarray, n: np.ndarray, gap: np.ndarray, densities: ClassDensities) -> float:
         """The sum of q over all rows in their classes, from their scatter and their means less those of the densities.

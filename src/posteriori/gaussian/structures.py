@@ -23,6 +23,7 @@ from posteriori.gaussian.left_out import (
     left_out_of_variances,
 )
 from posteriori.gaussian.niw import Belief, Estimate, WishartPrior, inverse_cholesky
+from posteriori.gaussian.row_draws import drawn_by_products
 from posteriori.gaussian.statistics import ClassStatistics, Kind
 from posteriori.gaussian.structure import CONSTANT, Structure
 from posteriori.maths.products import sum_of_logs
@@ -61,6 +62,9 @@ class Matrices(Structure):
 
     def row_width(self, K: int, D: int) -> int:
         return D + (K if self.tied else D * K // len(_bands(D)))
+
+    def drawn_width(self, K: int, D: int) -> int:
+        return K * min(K, D) if self.tied else 1
 
     def gathered(self, scatter: np.ndarray) -> np.ndarray:
         return scatter[None] if self.tied else scatter
@@ -129,6 +133,15 @@ class Matrices(Structure):
         q = _distances_in_common(Z, densities) if self.tied else _distances(Z, densities.weights, densities.means)
         q *= densities.factors[:, None]
         return densities.log_densities(q)
+
+    def drawn_log_densities(self, Z: np.ndarray, belief: Belief, h: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        if self.tied:
+            return drawn_by_products(Z, belief, h, rng)
+        return super().drawn_log_densities(Z, belief, h, rng)
+
+    def distances(self, Z: np.ndarray, belief: Belief) -> np.ndarray:
+        A = inverse_cholesky(belief.Psi)[0]
+        return _distances(Z, np.broadcast_to(A, (len(belief.means), *A.shape[1:])), belief.means)[:, None]
 
     def total_distance(self, scatter: np.ndarray, n: np.ndarray, gap: np.ndarray, densities: ClassDensities) -> float:
         total = 0.0
@@ -206,6 +219,9 @@ class Variances(Structure):
         out[:, missing] = _joint_of_incomplete_rows(Z[missing], densities)
         return out
 
+    def distances(self, Z: np.ndarray, belief: Belief) -> np.ndarray:
+        return np.square(Z.T - belief.means[:, :, None]) / belief.Psi[:, :, None]
+
 
 class OneVariance(Structure):
     """Spherical covariances: sigma^2 I."""
@@ -263,6 +279,10 @@ class OneVariance(Structure):
         q = np.stack([np.square(Z - m).sum(axis=1) for m in densities.means])
         q *= densities.weights
         return densities.log_densities(q)
+
+    def distances(self, Z: np.ndarray, belief: Belief) -> np.ndarray:
+        q = np.stack([np.square(Z - m).sum(axis=1) for m in belief.means])
+        return (q / belief.Psi)[:, None]
 
 
 STRUCTURES: dict[str, Structure] = {
