@@ -38,7 +38,7 @@ code other than 0 and 2, a traceback, or an error in the words of Python. "refus
 reasons are counted below. "row numbers": tables in which a column that numbers the rows became a feature. "shown":
 tables where a screen, a report or a CSV shows "None", "nan" or "inf" that is not text of the table. "slow": more than
 {SLOW} s for all commands. "worse": the log-loss of the rows to test is above that of the class frequencies of the rows
-that were fitted (one row added to each class) by more than two standard errors of the difference by row."""
+that were fitted by more than two standard errors of the difference by row."""
 
 HEADER = ("model", "tables", "fitted", "refused", "crashed", "row numbers", "shown", "slow", "worse", "worse %",
           "seconds")  # fmt: skip
@@ -161,8 +161,9 @@ def _try(outcome: Outcome, table: Table, train: list[int], test: list[int], fold
         lines = [table.header_line, *(table.lines[i] for i in rows)]
         Path(paths[part]).write_text("".join(line if line.endswith("\n") else line + "\n" for line in lines), "utf-8")
     target, model = outcome.target, paths["m.model"]
-    fit = _command(outcome, "fit", paths["train.csv"], "--target", target, "--model", outcome.model, "--out", model,
-                   "--json")  # fmt: skip
+    own = {value.strip() for row in table.rows for value in row} | set(table.names)
+    options = ("--target", target, "--model", outcome.model, "--out", model, "--json")
+    fit = _command(outcome, own, "fit", paths["train.csv"], *options)
     if fit is None:
         return
     summary = json.loads(fit)
@@ -174,16 +175,15 @@ def _try(outcome: Outcome, table: Table, train: list[int], test: list[int], fold
         for i, column in zip(places, summary["columns"], strict=True)
         if not column["dropped"] and is_row_number(table.column(i))
     ]
-    _command(outcome, "evaluate", model, paths["test.csv"], "--report", paths["r.html"])
-    _command(outcome, "predict", model, paths["test.csv"], "--interval", "0.95", "--uncertainty", "--out",
+    _command(outcome, own, "evaluate", model, paths["test.csv"], "--report", paths["r.html"])
+    _command(outcome, own, "predict", model, paths["test.csv"], "--interval", "0.95", "--uncertainty", "--out",
              paths["p.csv"], "--keep", target)  # fmt: skip
     classes = list(summary["classes"])
     rows = [",".join(["", *map(_quoted, classes)])]
     rows += [",".join([_quoted(name), *("1" if name == other else "0" for other in classes)]) for name in classes]
     Path(paths["u.csv"]).write_text("\n".join(rows) + "\n", "utf-8")
-    _command(outcome, "decide", model, paths["test.csv"], "--utility", paths["u.csv"])
+    _command(outcome, own, "decide", model, paths["test.csv"], "--utility", paths["u.csv"])
     if outcome.state == "fitted":
-        own = {value.strip() for row in table.rows for value in row} | set(table.names)
         page = re.sub(r"<script.*?</script>|<style.*?</style>|<[^>]*>", " ", Path(paths["r.html"]).read_text("utf-8"),
                       flags=re.DOTALL)  # fmt: skip
         _look_for_odd_words(outcome, own, page, "report")
@@ -191,7 +191,7 @@ def _try(outcome: Outcome, table: Table, train: list[int], test: list[int], fold
         _score(outcome, Path(paths["p.csv"]), summary["classes"])
 
 
-def _command(outcome: Outcome, *arguments: str) -> str | None:
+def _command(outcome: Outcome, own: set[str], *arguments: str) -> str | None:
     """Standard output of a command, or None if it failed, which the outcome then says."""
     from typer.testing import CliRunner
 
@@ -205,7 +205,7 @@ def _command(outcome: Outcome, *arguments: str) -> str | None:
         raise result.exception
     if result.exit_code == 0:
         if arguments[0] != "predict" and "--json" not in arguments:
-            _look_for_odd_words(outcome, set(), result.stdout, arguments[0])
+            _look_for_odd_words(outcome, own, result.stdout, arguments[0])
         return result.stdout
     error = next((line for line in said if line.startswith("Error: ")), said[-1] if said else "")
     sentence = "Traceback" not in result.stderr and not _OWN_WORDING.search(error)
@@ -219,8 +219,9 @@ def _command(outcome: Outcome, *arguments: str) -> str | None:
 
 
 def _look_for_odd_words(outcome: Outcome, own: set[str], text: str, place: str) -> None:
+    words = " ".join(own)
     for found in _ODD.finditer(text):
-        if found.group() not in own and found.group() not in " ".join(own):
+        if found.group() not in words:
             around = text[max(0, found.start() - 40) : found.end() + 20]
             outcome.shown.append(f"{place}: {' '.join(around.split())}")
             return
@@ -231,19 +232,19 @@ def _quoted(text: str) -> str:
 
 
 def _score(outcome: Outcome, path: Path, counts: dict[str, int]) -> None:
-    """Log-loss of the rows to test, and that of the class frequencies with one row added to each class."""
+    """Log-loss of the rows to test, and that of the class frequencies of the rows that were fitted."""
     import csv
 
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    total = sum(counts.values()) + len(counts)
+    total = sum(counts.values())
     losses, references = [], []
     for row in rows:
         truth = row[outcome.target].strip()
         if f"p({truth})" not in row:
             continue  # missing, or a class without a row to fit
         losses.append(-math.log(max(float(row[f"p({truth})"]), 1e-300)))
-        references.append(-math.log((counts[truth] + 1) / total))
+        references.append(-math.log(counts[truth] / total))
     if len(losses) < 2:
         return
     difference = np.subtract(losses, references)
