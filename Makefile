@@ -26,8 +26,8 @@ test-slow: $(INSTALLED)-dev  ## the tests that `make test` leaves out
 test-all: $(INSTALLED)-dev  ## all tests, the slow ones too
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m ""
 
-test-wild: $(INSTALLED)-dev  ## tables and numbers of strangers; options in WILD_ARGS="--tables 30"
-	$(BIN)/python -m benchmarks.wild tables $(WILD_ARGS)
+test-wild: $(INSTALLED)-dev  ## tables and numbers of strangers; fewer by WILD_ARGS="tables --tables 30"
+	$(BIN)/python -m benchmarks.wild $(WILD_ARGS)
 
 check: $(INSTALLED)-dev  ## lint, format, types, layers, and the wheel
 	$(BIN)/ruff check .

@@ -97,6 +97,9 @@ def run(out: Path, folder: Path, *, most_tables: int | None, models: Sequence[st
             print(_line(outcome), flush=True)
         if most_tables is not None and n_tables >= most_tables:
             break
+    if not outcomes:
+        print("No table could be tried: the packages could not be fetched.")
+        return False
     _write(out, outcomes, models)
     return not any(o.state == "crashed" or o.row_numbers or o.shown for o in outcomes)
 
