@@ -10,14 +10,14 @@ from posteriori.exceptions import ColumnWarning
 from posteriori.tables import identifiers
 from posteriori.tables.encoder import TableEncoder
 from posteriori.tables.identifiers import merge_numberings, number_identifier, numbering
-from posteriori.tables.names import NameSays, name_says
+from posteriori.tables.names import NameSays, name_says, names_rows
 
 RNG = np.random.default_rng(0)
 
 
 def reason(values, name="a", parts=1, integer=True):
     pieces = np.array_split(np.asarray(values, dtype=float), parts)
-    found = reduce(merge_numberings, [numbering(name, piece) for piece in pieces])
+    found = reduce(merge_numberings, [numbering(piece, named=names_rows(name)) for piece in pieces])
     return number_identifier(name, found, integer=integer)
 
 
@@ -108,7 +108,7 @@ def test_names_that_say_nothing_for_sure(name):
 
 def test_the_chance_of_no_repeat():
     """Against the birthday problem: 23 people, 365 days."""
-    found = numbering("a", np.r_[0, RNG.permutation(np.arange(1, 364))[:21], 364.0])
+    found = numbering(np.r_[0, RNG.permutation(np.arange(1, 364))[:21], 364.0])
     assert np.exp(found.log_chance) == pytest.approx(0.4927, abs=1e-4)
 
 
@@ -120,7 +120,7 @@ def test_more_values_than_are_held(monkeypatch):
     assert reason(RNG.choice(60_000, 20_000, replace=False), parts=3) is not None
     assert reason(RNG.integers(0, 10**7, 20_000), parts=7) is None
     assert reason(np.r_[rows, rows], parts=7) is None
-    found = reduce(merge_numberings, [numbering("id", piece) for piece in np.array_split(rows.astype(float), 7)])
+    found = reduce(merge_numberings, [numbering(piece, named=True) for piece in np.array_split(rows.astype(float), 7)])
     assert found.n_distinct == pytest.approx(20_000, rel=0.2)
     assert len(found.held) <= 500
 

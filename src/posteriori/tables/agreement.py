@@ -12,7 +12,8 @@ A column of many different values is never suspicious by the first, a column on 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +22,7 @@ from scipy.special import gammaln
 
 from posteriori.tables.columns import Column, read_column
 
-__all__ = ["Agreement", "Labels", "agreement", "merge_agreements", "read_labels"]
+__all__ = ["Agreement", "Labels", "agreement", "log_chance_told", "merge_agreements", "read_labels"]
 
 MOST_CLASSES = 1000
 """With more classes than this, columns are not compared with the target."""
@@ -29,8 +30,15 @@ MOST_CLASSES = 1000
 MOST_VALUES = 4096
 """Of a column with more distinct values than this, only the ranges of the classes are compared."""
 
+_FEW = 32
+"""Values that are never too many."""
+
 _HEAD = 512
 """Rows that are looked at first: most columns are found not to determine the target by these."""
+
+
+Ranges = dict[str, tuple[float, float]]
+"""The lowest and the highest value of each class."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +48,18 @@ class Labels:
     codes: np.ndarray
     names: tuple[str, ...]
 
-    def counts(self, rows: np.ndarray | slice = slice(None)) -> dict[str, int]:
+    @cached_property
+    def totals(self) -> dict[str, int]:
         """The number of rows of each class."""
+        return self.counts()
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether no label is missing."""
+        return bool((self.codes >= 0).all())
+
+    def counts(self, rows: np.ndarray | slice = slice(None)) -> dict[str, int]:
+        """The number of rows of each class, of all rows or of some."""
         codes = self.codes[rows]
         counts = np.bincount(codes[codes >= 0], minlength=len(self.names))
         return {self.names[k]: int(counts[k]) for k in np.flatnonzero(counts)}
@@ -75,7 +93,8 @@ class Agreement:
     present, absent : dict of class to number of rows
         Rows with a value, and rows where it is missing.
     owners : dict of value to class, or None
-        None once a value has occurred with two classes, or there are too many values.
+        None once a value has occurred with two classes, or there are too many values. Values that hardly repeat, such
+        as numbers of households, are too many too.
     ranges : dict of class to (low, high), or None
         For numbers and dates; None once two of them overlap.
     """
@@ -83,7 +102,7 @@ class Agreement:
     present: dict[str, int] = field(default_factory=dict)
     absent: dict[str, int] = field(default_factory=dict)
     owners: dict[Hashable, str] | None = field(default_factory=dict)
-    ranges: dict[str, tuple[float, float]] | None = field(default_factory=dict)
+    ranges: Ranges | None = field(default_factory=dict)
 
     def finding(self, log_limit: float) -> str | None:
         """What is suspicious about the column, in words; None if nothing is less likely than the limit by chance."""
@@ -101,11 +120,15 @@ class Agreement:
         return list(dict.fromkeys([*self.present, *self.absent]))
 
     def _determines(self, log_limit: float) -> str | None:
-        K = len(self.present)
+        K, N = len(self.present), sum(self.present.values())
         if K < 2:
             return None
         one_order = _log_one_order(list(self.present.values()))
-        if self.owners is not None and len(self.owners) * np.log(K) + one_order < log_limit:
+        if (
+            self.owners is not None
+            and 2 * len(self.owners) <= N
+            and len(self.owners) * np.log(K) + one_order < log_limit
+        ):
             return "determines the target: each of its values occurs with one class only"
         if self.ranges is not None and len(self.ranges) == K and gammaln(K + 1) + one_order < log_limit:
             return "determines the target: its values of different classes do not overlap"
@@ -122,42 +145,54 @@ def _log_one_class(m: int, n: int, N: int) -> float:
     return float(gammaln(n + 1) + gammaln(N - m + 1) - gammaln(n - m + 1) - gammaln(N + 1))
 
 
+def log_chance_told(n_columns: int) -> float:
+    """The log-probability by chance below which agreement is told: 1e-3 that there is any in all columns."""
+    return float(np.log(1e-3 / max(n_columns, 1)))
+
+
 def agreement(column: Column, missing: np.ndarray, labels: Labels) -> Agreement:
     """The agreement of a column with the labels of its rows."""
-    absent = labels.counts(missing) if missing.any() else {}
-    rows = np.flatnonzero(~missing & (labels.codes >= 0))
-    present = {label: n - absent.get(label, 0) for label, n in labels.counts().items() if n > absent.get(label, 0)}
-    values = column.values[rows]
+    values, codes, present, absent = column.values, labels.codes, labels.totals, {}
+    if missing.any():
+        absent = labels.counts(missing)
+        present = {label: n - absent.get(label, 0) for label, n in present.items() if n > absent.get(label, 0)}
+    if missing.any() or not labels.complete:
+        rows = np.flatnonzero(~missing & (codes >= 0))
+        values, codes = values[rows], codes[rows]
     if values.dtype.kind == "M":
         values = values.astype(np.int64)
-    codes = labels.codes[rows]
-    names = column.levels if column.kind == "category" else None
-    found = _compared(values[:_HEAD], codes[:_HEAD], labels.names, names)
-    if len(rows) > _HEAD and (found.owners is not None or found.ranges is not None):
-        found = _compared(values, codes, labels.names, names)
-    return replace(found, present=present, absent=absent)
+    levels = column.levels if column.kind == "category" else None
+    owners, ranges = _compared(values[:_HEAD], codes[:_HEAD], labels.names, levels)
+    if len(values) > _HEAD and (owners is not None or ranges is not None):
+        owners, ranges = _compared(values, codes, labels.names, levels)
+    return Agreement(present, absent, owners, ranges)
 
 
 def _compared(
     values: np.ndarray, codes: np.ndarray, classes: tuple[str, ...], levels: tuple[str, ...] | None
-) -> Agreement:
-    if not len(values):
-        return Agreement()
-    order = np.lexsort((codes, values))
+) -> tuple[dict[Hashable, str] | None, Ranges | None]:
+    """Owners and ranges of an `Agreement`."""
+    N = len(values)
+    if not N:
+        return {}, {}
+    order = np.argsort(values, kind="stable")
     values, codes = values[order], codes[order]
-    new = np.concatenate([[True], values[1:] != values[:-1]])
-    mixed = bool((~new[1:] & (codes[1:] != codes[:-1])).any())
+    same, change = values[1:] == values[:-1], codes[1:] != codes[:-1]
+    if (same & change).any():
+        return None, None
     owners: dict[Hashable, str] | None = None
-    if not mixed and np.count_nonzero(new) <= MOST_VALUES:
-        keys = [levels[code] for code in values[new]] if levels is not None else values[new].tolist()
-        owners = dict(zip(keys, (classes[k] for k in codes[new]), strict=True))
-    ranges: dict[str, tuple[float, float]] | None = None
+    n_values = N - int(np.count_nonzero(same))
+    if n_values <= min(MOST_VALUES, max(N / 2, _FEW)):
+        first = np.concatenate([[0], np.flatnonzero(~same) + 1])
+        keys = [levels[code] for code in values[first]] if levels is not None else values[first].tolist()
+        owners = dict(zip(keys, (classes[k] for k in codes[first]), strict=True))
+    if levels is not None or np.count_nonzero(change) >= len(classes):
+        return owners, None
     # sorted by value, each class is one run
-    runs = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
-    if levels is None and not mixed and len(runs) == len(np.unique(codes)):
-        ends = [*(runs[1:] - 1), len(codes) - 1]
-        ranges = {classes[codes[i]]: (float(values[i]), float(values[j])) for i, j in zip(runs, ends, strict=True)}
-    return Agreement(owners=owners, ranges=ranges)
+    starts = [0, *(np.flatnonzero(change) + 1).tolist()]
+    ends = [*(start - 1 for start in starts[1:]), N - 1]
+    ranges = {classes[codes[i]]: (float(values[i]), float(values[j])) for i, j in zip(starts, ends, strict=True)}
+    return owners, ranges if len(ranges) == len(starts) else None
 
 
 def merge_agreements(a: Agreement | None, b: Agreement | None) -> Agreement | None:
@@ -179,9 +214,6 @@ def _merge_owners(a: Agreement, b: Agreement) -> dict[Hashable, str] | None:
     owners = a.owners | b.owners
     same = all(b.owners.get(value, label) == label for value, label in a.owners.items())
     return owners if same and len(owners) <= MOST_VALUES else None
-
-
-Ranges = dict[str, tuple[float, float]]
 
 
 def _merge_ranges(a: Ranges | None, b: Ranges | None) -> Ranges | None:

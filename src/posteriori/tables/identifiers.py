@@ -104,19 +104,20 @@ class Numbering:
         return float(np.log1p(-np.arange(min(N, _MOST_TERMS, R)) / R).sum())
 
 
-def numbering(name: str, values: np.ndarray) -> Numbering | None:
+def numbering(values: np.ndarray, *, named: bool = False) -> Numbering | None:
     """The numbering of a column's values (N,), none of them missing; None if one of them is not whole.
 
-    >>> numbering("a", np.array([10.0, 30.0, 20.0])).step
+    `named` says whether the column's name is that of an identifier.
+
+    >>> numbering(np.array([10.0, 30.0, 20.0])).step
     10
     """
-    named = name_says(name) is NameSays.IDENTIFIER
     if not len(values):
         return Numbering(named)
     if not (_are_whole(values[:_HEAD]) and _are_whole(values)):
         return None
     rising, falling = bool((values[1:] > values[:-1]).all()), bool((values[1:] < values[:-1]).all())
-    ends = tuple(float(value) for value in (values[0], values[-1], values.min(), values.max()))
+    first, last, low, high = (float(value) for value in (values[0], values[-1], values.min(), values.max()))
     head = values[:_HEAD]
     repeats = len(np.unique(head)) < len(head)  # most columns that repeat do so at once
     held = np.empty(0)
@@ -124,7 +125,7 @@ def numbering(name: str, values: np.ndarray) -> Numbering | None:
         held = np.unique(values)
         repeats = len(held) < len(values)
     step = 0 if repeats else _divisor(values - values[0])
-    return _bounded(Numbering(named, len(values), *ends, rising, falling, step, repeats, held))
+    return _bounded(Numbering(named, len(values), first, last, low, high, rising, falling, step, repeats, held))
 
 
 def merge_numberings(a: Numbering | None, b: Numbering | None) -> Numbering | None:
@@ -156,7 +157,7 @@ def merge_numberings(a: Numbering | None, b: Numbering | None) -> Numbering | No
 
 
 def _bounded(found: Numbering) -> Numbering:
-    """The same with no more values than are needed."""
+    """A numbering with no more values than are needed."""
     if found.repeats and not found.named:
         return replace(found, held=np.empty(0))
     while len(found.held) > MOST_HELD:
@@ -198,9 +199,9 @@ def number_identifier(name: str, found: Numbering | None, *, integer: bool) -> s
 
     Examples
     --------
-    >>> number_identifier("a", numbering("a", np.arange(1.0, 21.0)[::-1]), integer=True)
+    >>> number_identifier("a", numbering(np.arange(1.0, 21.0)[::-1]), integer=True)
     'identifier: whole numbers from 1 to 20, each once'
-    >>> number_identifier("a", numbering("a", np.array([3.0, 1.0, 7.0])), integer=True)
+    >>> number_identifier("a", numbering(np.array([3.0, 1.0, 7.0])), integer=True)
     """
     if found is None or found.count < 2:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-__all__ = ["NameSays", "name_says"]
+__all__ = ["NameSays", "name_says", "names_rows"]
 
 
 class NameSays(Enum):
@@ -71,6 +71,11 @@ def name_says(name: str) -> NameSays:
         sure = len(stems) > 1 if stems[-1] in _NUMBERINGS else stems[-1] in _ROWS
         return NameSays.IDENTIFIER if sure else NameSays.NUMBER
     return NameSays.NUMBER if re.fullmatch(r"X1?|#|№|n[°º]|column \d+", name.strip()) else NameSays.NOTHING
+
+
+def names_rows(name: str) -> bool:
+    """Whether a name is that of an identifier."""
+    return name_says(name) is NameSays.IDENTIFIER
 
 
 def _is_joined(word: str) -> bool:

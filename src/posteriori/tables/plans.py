@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from posteriori.tables.agreement import log_chance_told
 from posteriori.tables.columns import DATE_PARTS
 from posteriori.tables.identifiers import number_identifier, text_identifier
 from posteriori.tables.summaries import MOST_COUNTED, Summary
@@ -26,9 +27,6 @@ __all__ = [
 
 MOST_MARKED = 10_000
 """Pooled levels that are remembered, so that levels never seen in the fit are known as such."""
-
-_MOST_SURPRISING = 1e-3
-"""The probability by chance below which a column's agreement with the target is told, for all columns together."""
 
 _LONGEST_NAME = 100
 """Characters of a level in the name of an encoded column."""
@@ -185,7 +183,7 @@ def plan_encoding(
     """
     used = set(apart)
     columns = []
-    log_limit = float(np.log(_MOST_SURPRISING / max(len(summaries), 1)))
+    log_limit = log_chance_told(len(summaries))
     for summary in summaries:
         drops = drop_identifiers and summary.name not in keep
         names, plan, dropped = _plan(summary, min_frequency, max_levels, drops)

@@ -12,6 +12,7 @@ import numpy as np
 from posteriori.tables.agreement import Agreement, Labels, agreement, merge_agreements, read_labels
 from posteriori.tables.columns import EMPTY, UNSUPPORTED, Column, date_parts, per_column, read_column
 from posteriori.tables.identifiers import Numbering, merge_numberings, numbering
+from posteriori.tables.names import names_rows
 
 __all__ = [
     "MOST_COUNTED",
@@ -84,9 +85,12 @@ def summarise(column: Column, labels: Labels | None = None) -> Summary:
     column, n_infinite = without_infinities(column)
     missing = column.missing()
     n_missing = int(missing.sum())
-    summary = Summary(column.name, column.kind, column.dtype, len(missing), n_missing)
-    summary = replace(
-        summary,
+    summary = Summary(
+        column.name,
+        column.kind,
+        column.dtype,
+        len(missing),
+        n_missing,
         zone=column.zone,
         integer=column.integer,
         n_infinite=n_infinite,
@@ -99,7 +103,7 @@ def summarise(column: Column, labels: Labels | None = None) -> Summary:
     present = column.values[~missing] if n_missing else column.values
     if column.kind.startswith("date"):
         return replace(summary, numbers=tuple(_summarise_numbers(part) for part in date_parts(present)))
-    found = numbering(column.name, present) if column.kind == "number" else None
+    found = numbering(present, named=names_rows(column.name)) if column.kind == "number" else None
     return replace(summary, numbers=(_summarise_numbers(present),), numbering=found)
 
 
