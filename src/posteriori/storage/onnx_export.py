@@ -1,7 +1,8 @@
 """Fitted classifiers as ONNX graphs: the same probabilities without Python.
 
 Everything that does not depend on the row is computed here and stored as a constant; what is left for the runtime are
-products, exponentials and roots, in float64. A graph has one input, X (n, D), and for every row the outputs
+products, exponentials and roots, in float64. A graph has one input, X (n, D), or one for each column of the table if
+the model begins with a `TableEncoder`, and for every row the outputs
 
     probabilities (n, K)    those of predict_proba
     label (n,)              that of predict
@@ -33,6 +34,8 @@ from posteriori.softmax.posterior import DiagonalPosterior, FullPosterior, Krone
 from posteriori.softmax.predictive import quasi_nodes
 from posteriori.softmax.regression import SoftmaxRegression
 from posteriori.storage.onnx_graph import Graph, Value, import_onnx, log1p
+from posteriori.storage.onnx_tables import TableInputs, require_columns_for_onnx
+from posteriori.tables.encoder import TableEncoder
 
 __all__ = ["to_onnx"]
 
@@ -43,7 +46,8 @@ _NODES_AT_A_TIME = 16
 """Nodes of the posterior for which a row is predicted at once: memory grows with them times rows and classes."""
 _EXPORTED = (
     "SoftmaxRegression, BayesianSoftmaxRegression, GaussianClassifier, UtilityClassifier and CalibratedClassifier "
-    "around one of these, and scikit-learn pipelines of StandardScaler, MinMaxScaler or MaxAbsScaler that end in one"
+    "around one of these, and scikit-learn pipelines of TableEncoder (first), StandardScaler, MinMaxScaler or "
+    "MaxAbsScaler that end in one"
 )
 
 
@@ -64,13 +68,15 @@ def to_onnx(
     Parameters
     ----------
     model : fitted SoftmaxRegression, BayesianSoftmaxRegression or GaussianClassifier
-        Or a UtilityClassifier, CalibratedClassifier or Pipeline of one.
+        Or a UtilityClassifier, CalibratedClassifier or Pipeline of one. A pipeline may begin with a TableEncoder: the
+        graph then has one input for each column of the table; see `onnx_inputs`.
     path : path, optional
         The file to write; it is written as a whole or not at all. Without it the bytes are returned.
     opset : int, default 18
         Version of ONNX's operators, 18 or later.
     dtype : {"float64", "float32"}, default "float64"
-        The dtype of the input X alone: all arithmetic, and the probabilities, are in float64.
+        The dtype of the input X, or of columns of numbers, alone: all arithmetic, and the probabilities, are in
+        float64.
 
     Returns
     -------
@@ -107,7 +113,11 @@ def to_onnx(
 def _require_exportable(model: Any) -> None:
     """Raise unless the model can be exported, before anything is built."""
     if isinstance(model, Pipeline):
-        for _, step in model.steps[:-1]:
+        encoder = _encoder(model)
+        if encoder is not None:
+            check_is_fitted(encoder, "encoding_")
+            require_columns_for_onnx(encoder.encoding_)
+        for _, step in model.steps[:-1] if encoder is None else model.steps[1:-1]:
             _affine(step)
         _require_exportable(model.steps[-1][1])
     elif isinstance(model, _AROUND):
@@ -128,12 +138,18 @@ def _require_exportable(model: Any) -> None:
 def _proto(onnx: Any, model: Any, opset: int, dtype: np.dtype[Any]) -> Any:
     info, types = onnx.helper.make_tensor_value_info, onnx.TensorProto
     graph = Graph()
-    X = graph.input("X")
-    if dtype == np.float32:
-        X = graph.op("Cast", X, to=types.DOUBLE)
-    found = _outputs(model, X)
-    classes, D = model.classes_, _n_features(model)
+    classes = model.classes_
     properties = {"classes": _as_json(classes), "library": f"posteriori {_version()}", "model": _described(model)}
+    encoder = _encoder(model)
+    if encoder is not None:
+        table = TableInputs(graph, encoder.encoding_, {"probabilities", "label", "action", "expected_utility"})
+        X, inputs, properties["inputs"] = table.encoded(), table.infos(dtype), table.described()
+    else:
+        X = graph.input("X")
+        if dtype == np.float32:
+            X = graph.op("Cast", X, to=types.DOUBLE)
+        inputs = [info("X", types.FLOAT if dtype == np.float32 else types.DOUBLE, ["n", _n_features(model)])]
+    found = _outputs(model, X)
     names = getattr(model, "feature_names_in_", None)
     if names is not None:
         properties["feature_names"] = _as_json(names)
@@ -153,7 +169,6 @@ def _proto(onnx: Any, model: Any, opset: int, dtype: np.dtype[Any]) -> Any:
     if found.expected_utility is not None:
         graph.output(found.expected_utility, "expected_utility")
         outputs.append(info("expected_utility", types.DOUBLE, ["n", len(_actions(model))]))
-    inputs = [info("X", types.FLOAT if dtype == np.float32 else types.DOUBLE, ["n", D])]
     about = {"producer_name": "posteriori", "producer_version": _version()}
     proto = graph.model("posteriori", inputs, outputs, opset, **about)
     onnx.helper.set_model_props(proto, properties)
@@ -212,9 +227,20 @@ def _actions(model: Any) -> np.ndarray:
 # Classifiers
 
 
+def _encoder(model: Any) -> TableEncoder | None:
+    """The TableEncoder that rows meet first, if there is one."""
+    if isinstance(model, _AROUND):
+        return _encoder(getattr(model, "estimator_", None))
+    if not isinstance(model, Pipeline):
+        return None
+    first = model.steps[0][1]
+    return first if isinstance(first, TableEncoder) else None
+
+
 def _outputs(model: Any, X: Value) -> _Outputs:
+    """The outputs for rows X, already encoded where the model begins with a TableEncoder."""
     if isinstance(model, Pipeline):
-        for _, step in model.steps[:-1]:
+        for _, step in model.steps[:-1] if _encoder(model) is None else model.steps[1:-1]:
             X = _affine(step)(X)
         return _outputs(model.steps[-1][1], X)
     build = next(build for kind, build in _BUILDERS.items() if isinstance(model, kind))

@@ -18,6 +18,7 @@ __all__ = [
     "MOST_COUNTED",
     "NumberSummary",
     "Summary",
+    "is_full_text",
     "level_key",
     "merge_summaries",
     "summarise",
@@ -127,6 +128,11 @@ def level_key(level: str) -> str:
         return level
     digest = hashlib.blake2b(level.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return f"{level[:100]}…{digest}"
+
+
+def is_full_text(key: str) -> bool:
+    """Whether a key of a level is its full text, and not one with a digest."""
+    return not (len(key) == 133 and key[100] == "…")
 
 
 def merge_summaries(a: Summary, b: Summary) -> Summary:
