@@ -1,9 +1,12 @@
 """Identifiers among numbers: row numbers in any form are found, measurements are not, streamed or in memory."""
 
+import time
+import warnings
 from functools import reduce
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from posteriori.exceptions import ColumnWarning
@@ -139,3 +142,64 @@ def test_row_numbers_are_never_features():
         kept = TableEncoder(keep=["nr"]).fit(X, y)
     assert kept.get_feature_names_out().tolist() == ["nr", "z"]
     assert kept.describe().loc["nr", "note"].startswith("determines the target")
+
+
+def test_the_largest_numbers_are_told_apart_without_a_warning():
+    values = np.array([-1.7e308, 1.7e308, 1e300, 1e-300, 5e-324, 0.0, 3.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoded = TableEncoder().fit_transform(pd.DataFrame({"a": values, "b": np.where(values < 1, 1e300, 2e300)}))
+    np.testing.assert_array_equal(encoded["a"], values)
+    assert reason([-1.7e308, 1.7e308, 1e300, 0.0, 5.0], integer=False) is None
+
+
+def test_a_wide_table_is_quick():
+    rng = np.random.default_rng(0)
+    names = [f"gene {d}" for d in range(3000)]
+    X = pa.table(dict(zip(names, rng.normal(size=(3000, 30)), strict=True))).append_column("y", [list("ab" * 15)])
+    start = time.process_time()
+    encoder = TableEncoder().fit(X, "y")
+    assert encoder.transform(X).num_columns == 3001
+    assert time.process_time() - start < 5.0  # 1 s where it was written
+
+
+@pytest.mark.slow
+def test_twenty_thousand_columns():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(50, 20_000))).rename(columns=str).assign(y=list("ab" * 25))
+    start = time.process_time()
+    assert TableEncoder().fit_transform(X, "y").shape == (50, 20_001)
+    assert time.process_time() - start < 40.0
+
+
+NUMBERS_AS_TEXT = {
+    "decimal commas": [f"{n},5" for n in range(60)],
+    "a mark for missing": [*map(str, range(59)), "?"],
+    "money": [f"$ {n:,}.20" for n in range(900, 960)],
+    "percent": [f"{n} %" for n in range(60)],
+    "negative": [f"{n - 30}" for n in range(60)],
+    "few rows each": [f"{n % 25}.5" for n in range(60)],
+}
+
+
+@pytest.mark.parametrize("values", NUMBERS_AS_TEXT.values(), ids=NUMBERS_AS_TEXT.keys())
+def test_numbers_as_text_are_told(values):
+    X = pd.DataFrame({"price": values, "z": RNG.normal(size=60)})
+    with pytest.warns(ColumnWarning, match="Column 'price': numbers written as text, such as .* convert it to numbers"):
+        encoder = TableEncoder().fit(X)
+    assert encoder.describe().loc["price", "note"] == "holds numbers written as text"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [f"{n:05d}" for n in range(60)],  # postcodes
+        [f"room {n}" for n in range(60)],
+        ["1,5", "2,5", "3,5"] * 20,
+        [f"{n}.{n % 7}.0.1" for n in range(60)],
+    ],
+)
+def test_text_that_is_not_numbers(values):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TableEncoder().fit(pd.DataFrame({"a": values, "z": RNG.normal(size=60)}))

@@ -124,7 +124,8 @@ def numbering(values: np.ndarray, *, named: bool = False) -> Numbering | None:
     if named or not repeats:
         held = np.unique(values)
         repeats = len(held) < len(values)
-    step = 0 if repeats else _divisor(values - values[0])
+    with np.errstate(over="ignore"):
+        step = 0 if repeats else _divisor(values - values[0])
     return _bounded(Numbering(named, len(values), first, last, low, high, rising, falling, step, repeats, held))
 
 
@@ -210,9 +211,10 @@ def number_identifier(name: str, found: Numbering | None, *, integer: bool) -> s
         return f"identifier by its name: {found.n_distinct:.0f} distinct whole numbers in {found.count} rows"
     if found.repeats:
         return None
-    if integer and max(abs(found.low), abs(found.high)) > _EXACT and says is not NameSays.TIME:
+    few = found.count < _FEWEST_NUMBERED
+    if integer and not few and max(abs(found.low), abs(found.high)) > _EXACT and says is not NameSays.TIME:
         return "identifier: whole numbers of 16 digits and more, each once"
-    likely = found.count < _FEWEST_NUMBERED or np.exp(found.log_chance) >= _most_likely(found, says)
+    likely = few or np.exp(found.log_chance) >= _most_likely(found, says)
     return None if likely else _describe(found)
 
 

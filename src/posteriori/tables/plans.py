@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from posteriori.tables.identifiers import number_identifier, text_identifier
 from posteriori.tables.summaries import MOST_COUNTED, Summary
 
 __all__ = [
+    "NUMBERS_AS_TEXT",
     "CategoryPlan",
     "ColumnEncoding",
     "DatePlan",
@@ -27,6 +29,19 @@ __all__ = [
 
 MOST_MARKED = 10_000
 """Pooled levels that are remembered, so that levels never seen in the fit are known as such."""
+
+NUMBERS_AS_TEXT = "holds numbers written as text"
+"""The finding of a category whose levels are numbers."""
+
+_NUMBER = re.compile(
+    r"""\s* [-+(]? \s* [$€£¥]? \s* [-+]?
+    ( ( \d+ | \d{1,3} ([.,'\ ]\d{3})+ ) ([.,]\d*)? | [.,]\d+ ) ([eE][-+]?\d+)?
+    \s* [%$€£¥]? \s* \)? \s*""",
+    re.VERBOSE,
+)
+_FEWEST_NUMBERS = 20
+_MOST_MARKS = 2
+"""Levels among numbers that are not numbers: marks of missing values, such as "?"."""
 
 _LONGEST_NAME = 100
 """Characters of a level in the name of an encoded column."""
@@ -94,7 +109,7 @@ class ColumnEncoding:
     dropped : str or None
         Why it is dropped.
     finding : str
-        How it gives the target away, in words; empty if it does not.
+        What is suspicious, in words: that it gives the target away, or holds numbers as text; empty if nothing is.
     n_infinite : int
         Infinite numbers, which are among the missing ones.
     """
@@ -200,7 +215,7 @@ def plan_encoding(
                 tuple(_unique(name, used) for name in names),
                 plan,
                 dropped,
-                "" if dropped else _finding(summary, log_limit),
+                _finding(summary, log_limit, used=dropped is None),
                 summary.n_infinite,
             )
         )
@@ -208,7 +223,8 @@ def plan_encoding(
         reasons = "; ".join(f"{column.name!r}: {column.dropped}" for column in columns[:10])
         raise ValueError(
             f"No column of X can be used (n_samples={summaries[0].n_rows}): {reasons}. "
-            "Pass more rows, or columns that vary; TableEncoder(keep=[...]) keeps what looks like an identifier."
+            "Pass more rows, or columns that vary; keep=[...] of TableEncoder (--keep-id NAME on the command line) "
+            "keeps what looks like an identifier."
         )
     return Encoding(tuple(columns), summaries[0].n_rows, apart)
 
@@ -216,10 +232,25 @@ def plan_encoding(
 _Planned = tuple[list[str], "NumberPlan | CategoryPlan | DatePlan | None", "str | None"]
 
 
-def _finding(summary: Summary, log_limit: float) -> str:
-    """How a column gives the target away; empty if it does not."""
-    together = summary.agreement
+def _finding(summary: Summary, log_limit: float, *, used: bool) -> str:
+    """What is suspicious about a column: it holds numbers as text, or gives the target away; empty if nothing is."""
+    if summary.counts is not None and _are_numbers(summary.counts):
+        return NUMBERS_AS_TEXT
+    together = summary.agreement if used else None
     return (together.finding(log_limit) if together is not None else None) or ""
+
+
+def _are_numbers(levels: Collection[str]) -> bool:
+    """Whether levels are numbers that were not read as such: decimals, money or percent, or a mark for missing ones.
+
+    Whole numbers alone may be codes, and a few levels may be anything.
+    """
+    if len(levels) < _FEWEST_NUMBERS:
+        return False
+    numbers = [level for level in levels if _NUMBER.fullmatch(level)]
+    others = len(levels) - len(numbers)
+    plain = not others and all(level.isdigit() for level in numbers)
+    return others <= _MOST_MARKS and len(numbers) > others and not plain
 
 
 def _plan(summary: Summary, min_frequency: int, max_levels: int, drop_identifiers: bool) -> _Planned:

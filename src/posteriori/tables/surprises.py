@@ -10,7 +10,7 @@ import numpy as np
 
 from posteriori.exceptions import ColumnWarning, UnseenLevelWarning
 from posteriori.parameters import first_names
-from posteriori.tables.plans import ColumnEncoding, Encoding
+from posteriori.tables.plans import NUMBERS_AS_TEXT, ColumnEncoding, Encoding
 
 __all__ = ["Surprises", "warn_of_columns"]
 
@@ -104,6 +104,12 @@ def _sentence(finding: str, columns: list[ColumnEncoding]) -> str:
     if finding == "infinite numbers":
         total = sum(column.n_infinite for column in columns)
         return f"{who} {names}: infinite numbers, in {_rows(total)}, are taken as missing."
+    if finding == NUMBERS_AS_TEXT:
+        what = "Text is never read as numbers here"
+        return (
+            f"{who} {names}: numbers written as text, such as decimal commas, money, percent, or numbers with a mark "
+            f"for missing ones. {what}: convert {it} to numbers."
+        )
     if finding == "identifier":
         first = (columns[0].dropped or "").removeprefix("identifier: ")
         return (
