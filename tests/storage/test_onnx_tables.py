@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
+from tests.storage.cases import rows_of
+from tests.storage.test_golden import FOLDER
 
 import posteriori as po
 
@@ -225,3 +227,9 @@ def test_columns_without_any_value():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_allclose(ran(pipeline, rows)["probabilities"], pipeline.predict_proba(rows), atol=1e-12)
+
+
+def test_models_of_an_older_version_can_be_exported():
+    model = po.load(next(FOLDER.glob("format-1/table.safetensors")))
+    rows = rows_of("table")
+    np.testing.assert_allclose(ran(model, rows)["probabilities"], model.predict_proba(rows), atol=1e-12)

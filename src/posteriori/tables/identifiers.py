@@ -121,7 +121,9 @@ def numbering(values: np.ndarray, *, named: bool = False) -> Numbering | None:
     head = values[:_HEAD]
     repeats = len(np.unique(head)) < len(head)  # most columns that repeat do so at once
     held = np.empty(0)
-    if named or not repeats:
+    if rising or falling:
+        held = np.array(values if rising else values[::-1])
+    elif named or not repeats:
         held = np.unique(values)
         repeats = len(held) < len(values)
     with np.errstate(over="ignore"):
