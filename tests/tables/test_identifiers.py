@@ -155,12 +155,12 @@ def test_the_largest_numbers_are_told_apart_without_a_warning():
 
 def test_a_wide_table_is_quick():
     rng = np.random.default_rng(0)
-    names = [f"gene {d}" for d in range(3000)]
-    X = pa.table(dict(zip(names, rng.normal(size=(3000, 30)), strict=True))).append_column("y", [list("ab" * 15)])
+    names = [f"gene {d}" for d in range(1000)]
+    X = pa.table(dict(zip(names, rng.normal(size=(1000, 30)), strict=True))).append_column("y", [list("ab" * 15)])
     start = time.process_time()
     encoder = TableEncoder().fit(X, "y")
-    assert encoder.transform(X).num_columns == 3001
-    assert time.process_time() - start < 5.0  # 1 s where it was written
+    assert encoder.transform(X).num_columns == 1001
+    assert time.process_time() - start < 3.0  # 0.3 s where it was written
 
 
 @pytest.mark.slow

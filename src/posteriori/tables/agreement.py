@@ -24,7 +24,7 @@ from posteriori.tables.columns import Column, read_column
 
 __all__ = ["Agreement", "Labels", "agreement", "log_chance_told", "merge_agreements", "read_labels"]
 
-MOST_CLASSES = 1000
+MOST_CLASSES = 200
 """With more classes than this, columns are not compared with the target."""
 
 MOST_VALUES = 4096

@@ -209,15 +209,14 @@ def number_identifier(name: str, found: Numbering | None, *, integer: bool) -> s
     if found is None or found.count < 2:
         return None
     says = name_says(name)
+    if found.count >= _FEWEST_NUMBERED and not found.repeats:
+        if integer and max(abs(found.low), abs(found.high)) > _EXACT and says is not NameSays.TIME:
+            return "identifier: whole numbers of 16 digits and more, each once"
+        if np.exp(found.log_chance) < _most_likely(found, says):
+            return _describe(found)
     if says is NameSays.IDENTIFIER and _nearly_unique(found.n_distinct, found.count):
         return f"identifier by its name: {found.n_distinct:.0f} distinct whole numbers in {found.count} rows"
-    if found.repeats:
-        return None
-    few = found.count < _FEWEST_NUMBERED
-    if integer and not few and max(abs(found.low), abs(found.high)) > _EXACT and says is not NameSays.TIME:
-        return "identifier: whole numbers of 16 digits and more, each once"
-    likely = few or np.exp(found.log_chance) >= _most_likely(found, says)
-    return None if likely else _describe(found)
+    return None
 
 
 def _most_likely(found: Numbering, says: NameSays) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 
 from posteriori.exceptions import ColumnWarning, UnseenLevelWarning
 from posteriori.parameters import first_names
+from posteriori.tables.names import names_rows
 from posteriori.tables.plans import NUMBERS_AS_TEXT, ColumnEncoding, Encoding
 
 __all__ = ["Surprises", "warn_of_columns"]
@@ -91,7 +92,7 @@ def _why_dropped(column: ColumnEncoding) -> str:
     """The reason without its figures; empty where it is not to be warned of."""
     reason = column.dropped or ""
     if reason.startswith("identifier"):
-        return "identifier" if column.kind == "number" and reason.startswith("identifier: ") else ""
+        return "identifier" if column.kind == "number" and not names_rows(column.name) else ""
     return reason
 
 
