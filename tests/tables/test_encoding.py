@@ -18,7 +18,7 @@ from posteriori.exceptions import ColumnWarning, UnseenLevelWarning
 from posteriori.tables import plans, summaries
 from posteriori.tables.columns import DATE_PARTS, date_parts, read_column
 from posteriori.tables.encode import encode
-from posteriori.tables.plans import CategoryPlan, DatePlan, NumberPlan, plan_encoding
+from posteriori.tables.plans import CategoryPlan, DatePlan, NumberPlan, describe_encoding, plan_encoding
 from posteriori.tables.sources import open_source
 from posteriori.tables.summaries import merge_summaries, summarise
 
@@ -415,6 +415,7 @@ def test_names_are_on_one_line_and_not_too_long():
     assert len(set(encoding.names)) == 6
     np.testing.assert_array_equal(encoded(encoding, X).sum(axis=0), np.ones(6))
     assert max(len(level) for level in encoding.columns[0].plan.levels) < 200
+    assert describe_encoding(encoding)["values"][0].isprintable()
 
 
 # New tables

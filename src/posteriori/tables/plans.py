@@ -356,7 +356,7 @@ def _values_seen(column: ColumnEncoding) -> str:
             return f"more than {MOST_COUNTED} levels"
         levels = column.plan.levels if isinstance(column.plan, CategoryPlan) else ()
         if len(levels) == column.n_levels:
-            return _first_names(levels, "levels")
+            return _first_names(tuple(map(_shown, levels)), "levels")
         pooled = f"{column.n_levels} levels"
         return f"{pooled}, {column.n_levels - len(levels)} of them pooled" if column.plan is not None else pooled
     if column.low is None or column.high is None:
