@@ -231,10 +231,12 @@ def _most_likely(found: Numbering, says: NameSays) -> float:
     if says is NameSays.NUMBER:
         return 0.2 if found.in_order else 1e-2
     if from_start:
-        return 1e-2 if found.in_order else 1e-4
+        return 0.05 if found.in_order else 1e-3
     is_year = found.count <= 250 and _YEARS[0] <= found.low and found.high <= _YEARS[1]
+    if is_year:
+        return 0.0
     # an experiment by plan is evenly spaced too, and rarely has more than 20 points
-    return 0.0 if is_year else 1e-9
+    return 1e-7 if found.in_order and found.step == 1 else 1e-9
 
 
 def _describe(found: Numbering) -> str:
