@@ -138,7 +138,7 @@ def level_mark(level: str) -> int:
     """A number by which a pooled level is remembered: names of people and the like are not stored with a model.
 
     >>> level_mark("Dream")
-    3126637893
+    2879270731
     """
     return zlib.crc32(level.encode("utf-8", "surrogatepass"))
 
