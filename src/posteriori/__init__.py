@@ -25,11 +25,13 @@ _HOME = {
     "Solution": "posteriori.solvers.solution",
     "Status": "posteriori.solvers.solution",
     "ApproximationWarning": "posteriori.exceptions",
+    "ColumnWarning": "posteriori.exceptions",
     "ConvergenceWarning": "posteriori.exceptions",
     "SeparationWarning": "posteriori.exceptions",
     "SingularWarning": "posteriori.exceptions",
     "StorageError": "posteriori.exceptions",
     "StorageWarning": "posteriori.exceptions",
+    "UnseenLevelWarning": "posteriori.exceptions",
     "CalibratedClassifier": "posteriori.meta.calibrated_classifier",
     "DeepGPClassifier": "posteriori.gp.deep_classifier",
     "GPClassifier": "posteriori.gp.classifier",
@@ -52,6 +54,7 @@ _HOME = {
     "predict_to": "posteriori.meta.predict_to",
     "report": "posteriori.reports",
     "save": "posteriori.storage",
+    "onnx_inputs": "posteriori.storage.onnx_tables",
     "to_onnx": "posteriori.storage.onnx_export",
     "walkthrough": "posteriori.reports",
 }
@@ -61,6 +64,7 @@ __all__ = [
     "ApproximationWarning",
     "BayesianSoftmaxRegression",
     "CalibratedClassifier",
+    "ColumnWarning",
     "Comparison",
     "ConformalClassifier",
     "ConfusionUtilityDisplay",
@@ -87,6 +91,7 @@ __all__ = [
     "StorageError",
     "StorageWarning",
     "TableEncoder",
+    "UnseenLevelWarning",
     "Utility",
     "UtilityClassifier",
     "UtilityCurveDisplay",
@@ -96,6 +101,7 @@ __all__ = [
     "evaluate",
     "kernels",
     "load",
+    "onnx_inputs",
     "predict_to",
     "report",
     "save",
@@ -107,11 +113,13 @@ if TYPE_CHECKING:
     from posteriori.decision import Decisions, Utility, decide
     from posteriori.exceptions import (
         ApproximationWarning,
+        ColumnWarning,
         ConvergenceWarning,
         SeparationWarning,
         SingularWarning,
         StorageError,
         StorageWarning,
+        UnseenLevelWarning,
     )
     from posteriori.gaussian.classifier import GaussianClassifier
     from posteriori.gaussian.niw import NormalInverseWishartPrior, RidgePrior
@@ -143,6 +151,7 @@ if TYPE_CHECKING:
     from posteriori.solvers.stochastic import StochasticGradient
     from posteriori.storage import load, save
     from posteriori.storage.onnx_export import to_onnx
+    from posteriori.storage.onnx_tables import onnx_inputs
     from posteriori.tables.encoder import TableEncoder
 
 

@@ -4,11 +4,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
     "ApproximationWarning",
+    "ColumnWarning",
     "ConvergenceWarning",
     "SeparationWarning",
     "SingularWarning",
     "StorageError",
     "StorageWarning",
+    "UnseenLevelWarning",
 ]
 
 
@@ -22,6 +24,45 @@ class ApproximationWarning(UserWarning):
 
 class SingularWarning(UserWarning):
     """A covariance has no inverse: too few rows for its features, or a feature that is constant within a class."""
+
+
+class ColumnWarning(UserWarning):
+    """Columns of a table that deserve a look: they give the target away, are dropped, or hold infinite numbers.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        All columns that it is about; the message may name only the first of them.
+    finding : str
+        What was found, the same for all of them.
+    """
+
+    def __init__(self, message: str = "", columns: tuple[str, ...] = (), finding: str = "") -> None:
+        super().__init__(message, columns, finding)
+        self.columns, self.finding = columns, finding
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class UnseenLevelWarning(UserWarning):
+    """Rows to be encoded hold levels of a category that did not occur in the fit.
+
+    Attributes
+    ----------
+    column : str
+    levels : tuple of str
+        Some of these levels.
+    n_rows : int
+        Rows that hold such a level.
+    """
+
+    def __init__(self, message: str = "", column: str = "", levels: tuple[str, ...] = (), n_rows: int = 0) -> None:
+        super().__init__(message, column, levels, n_rows)
+        self.column, self.levels, self.n_rows = column, levels, n_rows
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class StorageError(ValueError):

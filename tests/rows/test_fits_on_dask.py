@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from tests.slow import quick_among
 
 import posteriori as po
+from posteriori.exceptions import ColumnWarning
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -262,8 +263,10 @@ def test_partitions_that_cannot_be_encoded_together_are_named(messy):
         with pytest.raises(ValueError, match=r"Partitions 0 and 1 of X differ in their columns: \['day'\]"):
             po.TableEncoder().fit(joined(messy, messy.drop(columns="day")), "kind")
         infinite = messy.assign(x0=np.inf)
-        with pytest.raises(ValueError, match="Partition 1 of X: X contains infinity, first in column 'x0', row 0"):
-            po.TableEncoder().fit(joined(messy, infinite), "kind")
+        with pytest.warns(ColumnWarning, match=f"Column 'x0': infinite numbers, in {len(messy)} rows, are taken as"):
+            encoder = po.TableEncoder().fit(joined(messy, infinite), "kind")
+        whole = po.TableEncoder().fit(pd.concat([messy, infinite]), "kind")
+        pd.testing.assert_frame_equal(encoder.describe(), whole.describe())
     with pytest.raises(ValueError, match="y names the column 'species', and the columns of X are"):
         po.TableEncoder().fit(dd.from_pandas(messy, npartitions=2), "species")
 
@@ -365,3 +368,15 @@ def test_missing_labels_are_counted_in_whichever_partition_they_are(table, where
     given.loc[where, "kind"] = None
     with pytest.raises(ValueError, match=f"'kind' has 1 missing labels among {N} rows"):
         po.SoftmaxRegression().fit(dd.from_pandas(given, npartitions=3), "kind")
+
+
+def test_row_numbers_and_copies_of_the_target_are_found_over_partitions():
+    rng = np.random.default_rng(0)
+    y = rng.choice(["a", "b"], 400)
+    X = pd.DataFrame({"row": np.arange(400), "n": rng.permutation(400) + 1, "z": rng.normal(size=400), "y": y})
+    X = X.assign(copy=np.where(y == "a", 3, 5))
+    with pytest.warns(ColumnWarning) as caught:
+        encoder = po.TableEncoder().fit(dd.from_pandas(X, npartitions=5), "y")
+    assert {warning.message.columns for warning in caught} == {("copy",), ("n",)}
+    pd.testing.assert_frame_equal(encoder.describe(), po.TableEncoder().fit(X, "y").describe())
+    assert encoder.get_feature_names_out().tolist() == ["z", "copy"]

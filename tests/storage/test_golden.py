@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.storage.cases import rows_of
 
+from posteriori.exceptions import UnseenLevelWarning
 from posteriori.storage import describe, load
 from posteriori.storage.format import FORMAT
 
@@ -28,3 +29,15 @@ def test_predictions(path: Path) -> None:
     assert type(model).__name__ == expected["class"]
     np.testing.assert_allclose(model.predict_proba(rows), expected["probabilities"], rtol=0, atol=1e-12)
     assert model.predict(rows).tolist() == expected["predictions"]
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem == "table"], ids=lambda path: path.parent.name)
+def test_an_encoding_of_an_older_version_has_nothing_to_tell(path: Path) -> None:
+    encoder = load(path)[0]
+    assert encoder.keep == ()
+    assert set(encoder.describe()["note"]) == {""}
+    rows = rows_of("table").assign(colour="never seen")
+    with pytest.warns(
+        UnseenLevelWarning, match="Column 'colour' holds levels that did not occur in the fit, in 10 rows"
+    ):
+        encoder.transform(rows)

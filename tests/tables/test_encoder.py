@@ -26,6 +26,7 @@ from sklearn.utils.estimator_checks import (
 )
 from tests.slow import quick_first
 
+from posteriori.exceptions import ColumnWarning, UnseenLevelWarning
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.rows import arrow as streamed_rows
 from posteriori.rows.memory import read_features
@@ -205,12 +206,12 @@ def test_many_rows_are_encoded_on_threads_and_errors_are_those_of_one():
     many = pa.concat_tables([pa.Table.from_pandas(few, preserve_index=False)] * 12)
     expected = np.tile(as_matrix(encoder.transform(few)), (12, 1))
     np.testing.assert_array_equal(as_matrix(encoder.transform(many)), expected)
-    numbers = {name: np.arange(20_000.0) for name in "abcdef"}
+    numbers = {name: np.arange(20_000.0) / 2 for name in "abcdef"}
     fitted = TableEncoder().fit(pa.table(numbers))
     bad = numbers | {name: np.where(np.arange(20_000) == 7, np.inf, 0.5) for name in "bdf"}
-    for fail in (fitted.transform, TableEncoder().fit):
-        with pytest.raises(ValueError, match="infinity, first in column 'b', row 7 "):
-            fail(pa.table(bad))
+    with pytest.warns(ColumnWarning) as caught:
+        fitted.transform(pa.table(bad))
+    assert [warning.message.columns for warning in caught] == [("b",), ("d",), ("f",)]
     with pytest.raises(ValueError, match=r"column 'c' holds categories .*; column 'e' is missing"):
         fitted.transform(pa.table(bad | {"c": ["x"] * 20_000}).drop_columns(["e"]))
 
@@ -253,7 +254,7 @@ def test_streamed_is_as_in_memory(dataset):
     X = dataset.to_table()
     streamed, whole = TableEncoder().fit(dataset, "species"), TableEncoder().fit(X, "species")
     pd.testing.assert_frame_equal(streamed.describe(), whole.describe())
-    assert streamed.describe().loc["id", "dropped"] == "identifier: integers from 0 to 999, each once"
+    assert streamed.describe().loc["id", "dropped"] == "identifier: whole numbers from 0 to 999, each once"
     again = streamed.transform(dataset)
     encoded, expected = again.to_table(), whole.transform(X)
     assert encoded.equals(again.to_table()), "it can be read again and again"
@@ -315,10 +316,24 @@ def test_batches_are_not_held(monkeypatch):
     assert pulled == [0]
 
 
-def test_infinity_in_a_stream_is_found():
-    batches = [arrow_batch({"a": [1.0, 2.0]}), arrow_batch({"a": [3.0, np.inf]})]
-    with pytest.raises(ValueError, match="column 'a', row 3 "):
-        TableEncoder().fit(pa.RecordBatchReader.from_batches(batches[0].schema, batches))
+def test_infinity_in_a_stream_is_told():
+    batches = [arrow_batch({"a": [1.0, 2.5]}), arrow_batch({"a": [4.0, np.inf]})]
+    with pytest.warns(ColumnWarning, match="Column 'a': infinite numbers, in 1 row, are taken as missing"):
+        encoder = TableEncoder().fit(pa.RecordBatchReader.from_batches(batches[0].schema, batches))
+    reader = encoder.transform(pa.RecordBatchReader.from_batches(batches[0].schema, batches * 3))
+    with pytest.warns(ColumnWarning, match="Column 'a' holds infinite numbers, in 3 rows") as caught:
+        np.testing.assert_array_equal(reader.read_pandas().to_numpy()[:4], [[1, 0], [2.5, 0], [4, 0], [2.5, 1]])
+    assert len(caught) == 1
+
+
+def test_unseen_levels_in_a_stream_are_told_once(dataset):
+    encoder = TableEncoder().fit(dataset.filter(ds.field("island") != "Dream"), "species")
+    expected = int((dataset.to_table().to_pandas()["island"] == "Dream").sum())
+    with pytest.warns(UnseenLevelWarning) as caught:
+        encoder.transform(dataset).to_table()
+    assert [(w.message.column, w.message.levels, w.message.n_rows) for w in caught] == [
+        ("island", ("Dream",), expected)
+    ]
 
 
 def test_an_empty_stream():
@@ -382,6 +397,8 @@ def test_output_can_be_asked_for_with_a_target():
         ({"carry": "weight"}, None, "carry must be a sequence of column names, such as .*got 'weight'"),
         ({"min_frequency": 0}, None, "min_frequency=0 must be a whole number of at least 1"),
         ({"max_levels": 2.5}, None, r"max_levels=2\.5 must be a whole number of at least 1"),
+        ({"keep": ["k"]}, None, "keep names the column 'k', and the columns of X are"),
+        ({"keep": "mass"}, None, "keep must be a sequence of column names, such as .*got 'mass'"),
         ({"drop_identifiers": "no"}, None, "drop_identifiers='no' must be True or False"),
     ],
 )
@@ -449,8 +466,8 @@ def test_not_fitted():
 
 def test_a_failed_fit_leaves_nothing_behind():
     encoder = TableEncoder()
-    with pytest.raises(ValueError, match="infinity"):
-        encoder.fit(pd.DataFrame({"a": [1.0, np.inf]}))
+    with pytest.raises(ValueError, match="No column of X can be used"):
+        encoder.fit(pd.DataFrame({"a": [1.0, 1.0]}))
     assert vars(encoder) == vars(TableEncoder())
 
 
@@ -460,9 +477,9 @@ def test_a_failed_fit_leaves_nothing_behind():
 def test_describe():
     table = TableEncoder(min_frequency=1).fit(pd.DataFrame(COLUMNS), "species").describe()
     assert table.index.tolist() == list(COLUMNS)[:-1]
-    assert table.columns.tolist() == ["kind", "dtype", "missing", "values", "becomes", "dropped"]
-    assert table.loc["mass"].tolist() == ["number", "float64", 0.25, "3.7 to 5.1", "mass, mass_missing", ""]
-    assert table.loc["sex"].tolist() == ["category", "str", 0, "f, m", "sex=m", ""]
+    assert table.columns.tolist() == ["kind", "dtype", "missing", "values", "becomes", "dropped", "note"]
+    assert table.loc["mass"].tolist() == ["number", "float64", 0.25, "3.7 to 5.1", "mass, mass_missing", "", ""]
+    assert table.loc["sex"].tolist() == ["category", "str", 0, "f, m", "sex=m", "", ""]
     assert table.loc["source", ["becomes", "dropped"]].tolist() == ["", "constant"]
     assert table.loc["seen", "values"] == "2007-01-01T00:00:00 to 2007-01-29T00:00:00"
 

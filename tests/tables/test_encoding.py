@@ -1,6 +1,8 @@
 """The encoder's parts: every library's column is read alike, summaries merge, plans follow the stated rules."""
 
 import datetime as dt
+import warnings
+import zlib
 from dataclasses import replace
 from decimal import Decimal
 
@@ -12,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posteriori.exceptions import ColumnWarning, UnseenLevelWarning
 from posteriori.tables import plans, summaries
 from posteriori.tables.columns import DATE_PARTS, date_parts, read_column
 from posteriori.tables.encode import encode
-from posteriori.tables.plans import CategoryPlan, DatePlan, NumberPlan, plan_encoding
+from posteriori.tables.plans import CategoryPlan, DatePlan, NumberPlan, describe_encoding, plan_encoding
 from posteriori.tables.sources import open_source
 from posteriori.tables.summaries import merge_summaries, summarise
 
@@ -29,9 +32,9 @@ def read(X):
     return read_column(source.names[0], batch[source.names[0]])
 
 
-def fit(X, *, min_frequency=1, max_levels=64, drop_identifiers=True, apart=()):
+def fit(X, *, min_frequency=1, max_levels=64, drop_identifiers=True, apart=(), keep=()):
     settings = {"min_frequency": min_frequency, "max_levels": max_levels, "drop_identifiers": drop_identifiers}
-    return plan_encoding(open_source(X).summaries(skip=apart), apart=apart, **settings)
+    return plan_encoding(open_source(X).summaries(skip=apart), apart=apart, keep=keep, **settings)
 
 
 def encoded(encoding, X):
@@ -185,9 +188,15 @@ def test_what_no_rule_covers_is_named_all_at_once(X):
         fit(X)
 
 
-def test_infinity_is_named():
-    with pytest.raises(ValueError, match=r"infinity, first in column 'b', row 1 \(counted from 0\)"):
-        fit(pd.DataFrame({"a": [1.0, 2.0], "b": [NAN, -np.inf]}))
+def test_infinite_numbers_are_missing_values():
+    X = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [4.0, -np.inf, 6.0], "c": [True, False, False]})
+    encoding = fit(X)
+    assert encoding == fit(X.replace(-np.inf, NAN)).__class__(
+        tuple(replace(column, n_infinite=int(column.name == "b")) for column in fit(X.replace(-np.inf, NAN)).columns), 3
+    )
+    assert encoding.columns[1].note == "1 infinite taken as missing"
+    with pytest.warns(ColumnWarning, match="Column 'b' holds infinite numbers, in 1 row: they are taken as missing"):
+        np.testing.assert_array_equal(encoded(encoding, X), [[1, 4, 0, 1], [2, 5, 1, 0], [3, 6, 0, 0]])
 
 
 # Summaries
@@ -203,7 +212,7 @@ def test_summaries_of_parts_merge_to_that_of_the_whole(rows, data):
         whole = pa.array([row[d] for row in rows], dtype)
         parts = [summarise(read_column("a", part)) for part in (whole[:cut], whole[cut:])]
         merged, expected = merge_summaries(*parts), summarise(read_column("a", whole))
-        assert replace(merged, numbers=()) == replace(expected, numbers=())
+        assert replace(merged, numbers=(), numbering=None) == replace(expected, numbers=(), numbering=None)
         for a, b in zip(merged.numbers, expected.numbers, strict=True):
             assert (a.count, a.low, a.high) == (b.count, b.low, b.high)
             assert a.mean == pytest.approx(b.mean, rel=1e-12, abs=1e-9)
@@ -256,6 +265,7 @@ def test_levels_are_pooled_by_frequency_then_alphabet():
     assert fit(X, max_levels=1).names == ["a=(other)"]  # two columns, of which one says it all
 
 
+@pytest.mark.filterwarnings("ignore::posteriori.exceptions.UnseenLevelWarning")
 def test_unseen_and_missing_levels():
     new = pl.DataFrame({"a": ["a", "new", None, "d"]})
     without = fit(pl.DataFrame({"a": list("abc")}))
@@ -276,6 +286,7 @@ def test_unseen_and_missing_levels():
         (["a", "a", "c", "d"], "a=(other)", 0.5, [0, 1, 1, 1]),
     ],
 )
+@pytest.mark.filterwarnings("ignore::posteriori.exceptions.UnseenLevelWarning")
 def test_two_columns_are_one(train, name, share, expected):
     encoding = fit(pa.table({"a": train}), min_frequency=2 if "c" in train else 1)
     assert encoding.names == [name]
@@ -335,8 +346,8 @@ IDS = np.random.default_rng(0).permutation(N)
         ([DAY] * N, "constant"),
         ([None] * N, "all values are missing"),
         ([NAN] * N, "all values are missing"),
-        (IDS, "identifier: integers from 0 to 59, each once"),
-        (IDS + 1, "identifier: integers from 1 to 60, each once"),
+        (IDS, "identifier: whole numbers from 0 to 59, each once"),
+        (IDS + 1.0, "identifier: whole numbers from 1 to 60, each once"),
         ([f"id{i}" for i in range(N)], "identifier: 60 distinct values in 60 rows"),
         ([str(i % 55) for i in range(N)], "identifier: 55 distinct values in 60 rows"),
         ([f"{i % 40}" for i in range(N)], "no level has 5 rows or more"),
@@ -351,8 +362,8 @@ def test_columns_that_are_dropped(values, reason):
 @pytest.mark.parametrize(
     "values",
     [
-        IDS.astype(float),  # no integers
-        IDS + 2,
+        IDS + 0.5,
+        IDS.astype(bool),
         np.where(IDS == 5, 6, IDS),  # one value twice
         IDS % 50,
         [str(i % 30) for i in range(N)],
@@ -362,13 +373,16 @@ def test_columns_that_are_no_identifiers(values):
     assert fit(pd.DataFrame({"a": values})).columns[0].dropped is None
 
 
-def test_a_short_table_has_no_identifiers():
-    X = pd.DataFrame({"a": range(50), "b": [f"id{i}" for i in range(50)]})
-    assert len(fit(X).names) == 51
+def test_a_short_table_has_no_identifiers_by_its_values_alone():
+    X = pd.DataFrame({"a": [1, 2, 3, 4], "b": ["w", "x", "y", "z"]})
+    assert fit(X).names == ["a", "b=w", "b=x", "b=y", "b=z"]
+    assert fit(X.rename(columns={"a": "id", "b": "patient"}).assign(c=[0, 1, 0, 1])).names == ["c"]
 
 
 def test_identifiers_can_be_kept():
-    assert fit(pd.DataFrame({"a": IDS}), drop_identifiers=False).names == ["a"]
+    X = pd.DataFrame({"a": IDS, "id": IDS})
+    assert fit(X, drop_identifiers=False).names == ["a", "id"]
+    assert fit(X, keep=["id"]).names == ["id"]
 
 
 def test_nothing_left():
@@ -388,6 +402,20 @@ def test_names_are_unique():
     ]
     pooled = fit(pl.DataFrame({"a": ["(other)"] * 2 + ["b"] * 2 + ["c"]}), min_frequency=2)
     assert pooled.names == ["a=(other)", "a=b", "a=(other)_2"]
+
+
+def test_names_are_on_one_line_and_not_too_long():
+    X = pl.DataFrame(
+        {"a": ["x\ny", "\x1b[31mred", "z" * 1000 + "1", "z" * 1000 + "2", "q" * 150 + "1", "q" * 150 + "2"]}
+    )
+    encoding = fit(X)
+    assert all(name.isprintable() and len(name) <= 104 for name in encoding.names)
+    assert "a=x\\ny" in encoding.names
+    assert "a=\\x1b[31mred" in encoding.names
+    assert len(set(encoding.names)) == 6
+    np.testing.assert_array_equal(encoded(encoding, X).sum(axis=0), np.ones(6))
+    assert max(len(level) for level in encoding.columns[0].plan.levels) < 200
+    assert describe_encoding(encoding)["values"][0].isprintable()
 
 
 # New tables
@@ -428,6 +456,32 @@ def test_the_clock_of_the_fit_counts():
     np.testing.assert_array_equal(encoded(encoding, tables[0]), encoded(encoding, tables[1]))
 
 
+def test_levels_never_seen_are_told_and_pooled_ones_are_not():
+    encoding = fit(pd.DataFrame({"c": list("aabbxyz"), "d": list("ppqqrrs")}), min_frequency=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoded(encoding, pd.DataFrame({"c": ["x", "a", None], "d": ["s", None, "p"]}))
+    with pytest.warns(UnseenLevelWarning) as caught:
+        encoded(encoding, pd.DataFrame({"c": [*"xnmnn", None], "d": [*"sspqr", "new"]}))
+    told = {warning.message.column: warning.message for warning in caught}
+    assert set(told) == {"c", "d"}
+    assert (told["c"].levels, told["c"].n_rows) == (("n", "m"), 4)
+    assert (told["d"].levels, told["d"].n_rows) == (("new",), 1)
+    assert "Column 'd' holds levels that did not occur in the fit, in 1 row: 'new'." in str(told["d"])
+
+
+def test_an_encoding_of_the_last_version_tells_what_it_can():
+    """Models stored before pooled levels were remembered: a level is unseen for sure only where none was pooled."""
+    plan = CategoryPlan(("a", "b"), True, False, None)
+    old = fit(pd.DataFrame({"c": list("aabbxyz")}), min_frequency=2)
+    old = replace(old, columns=(replace(old.columns[0], plan=plan),))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(
+            encoded(old, pd.DataFrame({"c": ["a", "x", "new"]})), [[1, 0, 0], [0, 0, 1], [0, 0, 1]]
+        )
+
+
 @pytest.mark.parametrize("nothing", [[None, None], np.array([NAN, NAN]), pd.array([None, None], dtype="Int64")])
 def test_a_column_without_values_is_of_any_kind(nothing):
     X = pd.DataFrame({"n": [1.0, NAN], "c": ["a", None], "t": [DAY, None]})
@@ -445,5 +499,8 @@ def test_numbers_and_booleans_may_stand_for_each_other():
 def test_plans_are_plain():
     encoding = fit(pd.DataFrame({"c": list("abc"), "n": [1, 2, 2]}))
     assert encoding.columns[0].plan == CategoryPlan(("a", "b", "c"), False, False, None)
+    assert fit(pd.DataFrame({"c": list("aabbxyz")}), min_frequency=2).columns[0].plan.pooled == tuple(
+        sorted(zlib.crc32(level.encode()) for level in "xyz")
+    )
     plain = [value for column in encoding.columns for value in vars(column).values()]
     assert {type(value) for value in plain} <= {str, int, float, tuple, type(None), CategoryPlan, NumberPlan}

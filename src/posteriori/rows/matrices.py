@@ -221,7 +221,8 @@ def hand_over(table: Any, matrix: np.ndarray, names: list[str]) -> Any:
     A reader of the table then gets the matrix itself, without a copy. That is safe because an Arrow table cannot
     change. The matrix is released with the table.
     """
-    key, others = id(table), [name for name in table.column_names if name not in set(names)]
+    key, own = id(table), set(names)
+    others = [name for name in table.column_names if name not in own]
     matrix = matrix.view()
     matrix.flags.writeable = False  # as the columns of the table are
     _made[key] = weakref.ref(table, lambda _: _made.pop(key, None)), _Made(matrix, names, others)

@@ -6,6 +6,7 @@ counted in one pass over two columns (`count_labels`), and merges.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -144,7 +145,7 @@ def named_columns(schema: pa.Schema, y: Any, sample_weight: Any) -> list[str]:
 
 def require_unique(names: Sequence[str]) -> None:
     """Raise if two columns have one name."""
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ValueError(f"X has two columns of one name, {twice[0]!r}: give each column a name of its own.")
 

@@ -1,7 +1,8 @@
 """Fitted classifiers as ONNX graphs: the same probabilities without Python.
 
 Everything that does not depend on the row is computed here and stored as a constant; what is left for the runtime are
-products, exponentials and roots, in float64. A graph has one input, X (n, D), and for every row the outputs
+products, exponentials and roots, in float64. A graph has one input, X (n, D), or one for each column of the table if
+the model begins with a `TableEncoder`, and for every row the outputs
 
     probabilities (n, K)    those of predict_proba
     label (n,)              that of predict
@@ -13,7 +14,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
@@ -23,37 +24,23 @@ from sklearn.utils.validation import check_is_fitted
 from posteriori.decision import Utility
 from posteriori.decision.decisions import tie_slack
 from posteriori.files import replacing
-from posteriori.gaussian.classifier import GaussianClassifier
-from posteriori.gaussian.densities import ClassDensities
 from posteriori.meta.calibrated_classifier import LOWEST, CalibratedClassifier
 from posteriori.meta.utility_classifier import UtilityClassifier
-from posteriori.softmax.bayesian import BayesianSoftmaxRegression
-from posteriori.softmax.importance import WeightedDraws
-from posteriori.softmax.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior, Posterior
-from posteriori.softmax.predictive import quasi_nodes
-from posteriori.softmax.regression import SoftmaxRegression
-from posteriori.storage.onnx_graph import Graph, Value, import_onnx, log1p
+from posteriori.storage.onnx_classifiers import CLASSIFIERS, Outputs
+from posteriori.storage.onnx_graph import Graph, Value, import_onnx
+from posteriori.storage.onnx_tables import TableInputs, require_columns_for_onnx
+from posteriori.tables.encoder import TableEncoder
 
 __all__ = ["to_onnx"]
 
 _OPSET = 18
 """The oldest with the reductions used here; runtimes since 2023 have it."""
 _LARGEST = float(np.finfo(np.float64).max)
-_NODES_AT_A_TIME = 16
-"""Nodes of the posterior for which a row is predicted at once: memory grows with them times rows and classes."""
 _EXPORTED = (
     "SoftmaxRegression, BayesianSoftmaxRegression, GaussianClassifier, UtilityClassifier and CalibratedClassifier "
-    "around one of these, and scikit-learn pipelines of StandardScaler, MinMaxScaler or MaxAbsScaler that end in one"
+    "around one of these, and scikit-learn pipelines of TableEncoder (first), StandardScaler, MinMaxScaler or "
+    "MaxAbsScaler that end in one"
 )
-
-
-class _Outputs(NamedTuple):
-    """Outputs of a classifier: scores (n, K) whose greatest is the label, and what else the graph returns."""
-
-    probabilities: Value
-    scores: Value
-    action: Value | None = None
-    expected_utility: Value | None = None
 
 
 def to_onnx(
@@ -64,13 +51,15 @@ def to_onnx(
     Parameters
     ----------
     model : fitted SoftmaxRegression, BayesianSoftmaxRegression or GaussianClassifier
-        Or a UtilityClassifier, CalibratedClassifier or Pipeline of one.
+        Or a UtilityClassifier, CalibratedClassifier or Pipeline of one. A pipeline may begin with a TableEncoder: the
+        graph then has one input for each column of the table; see `onnx_inputs`.
     path : path, optional
         The file to write; it is written as a whole or not at all. Without it the bytes are returned.
     opset : int, default 18
         Version of ONNX's operators, 18 or later.
     dtype : {"float64", "float32"}, default "float64"
-        The dtype of the input X alone: all arithmetic, and the probabilities, are in float64.
+        The dtype of the input X, or of columns of numbers, alone: all arithmetic, and the probabilities, are in
+        float64.
 
     Returns
     -------
@@ -107,7 +96,11 @@ def to_onnx(
 def _require_exportable(model: Any) -> None:
     """Raise unless the model can be exported, before anything is built."""
     if isinstance(model, Pipeline):
-        for _, step in model.steps[:-1]:
+        encoder = _encoder(model)
+        if encoder is not None:
+            check_is_fitted(encoder, "encoding_")
+            require_columns_for_onnx(encoder.encoding_)
+        for _, step in model.steps[:-1] if encoder is None else model.steps[1:-1]:
             _affine(step)
         _require_exportable(model.steps[-1][1])
     elif isinstance(model, _AROUND):
@@ -128,12 +121,18 @@ def _require_exportable(model: Any) -> None:
 def _proto(onnx: Any, model: Any, opset: int, dtype: np.dtype[Any]) -> Any:
     info, types = onnx.helper.make_tensor_value_info, onnx.TensorProto
     graph = Graph()
-    X = graph.input("X")
-    if dtype == np.float32:
-        X = graph.op("Cast", X, to=types.DOUBLE)
-    found = _outputs(model, X)
-    classes, D = model.classes_, _n_features(model)
+    classes = model.classes_
     properties = {"classes": _as_json(classes), "library": f"posteriori {_version()}", "model": _described(model)}
+    encoder = _encoder(model)
+    if encoder is not None:
+        table = TableInputs(graph, encoder.encoding_, {"probabilities", "label", "action", "expected_utility"})
+        X, inputs, properties["inputs"] = table.encoded(), table.infos(dtype), table.described()
+    else:
+        X = graph.input("X")
+        if dtype == np.float32:
+            X = graph.op("Cast", X, to=types.DOUBLE)
+        inputs = [info("X", types.FLOAT if dtype == np.float32 else types.DOUBLE, ["n", _n_features(model)])]
+    found = _outputs(model, X)
     names = getattr(model, "feature_names_in_", None)
     if names is not None:
         properties["feature_names"] = _as_json(names)
@@ -153,7 +152,6 @@ def _proto(onnx: Any, model: Any, opset: int, dtype: np.dtype[Any]) -> Any:
     if found.expected_utility is not None:
         graph.output(found.expected_utility, "expected_utility")
         outputs.append(info("expected_utility", types.DOUBLE, ["n", len(_actions(model))]))
-    inputs = [info("X", types.FLOAT if dtype == np.float32 else types.DOUBLE, ["n", D])]
     about = {"producer_name": "posteriori", "producer_version": _version()}
     proto = graph.model("posteriori", inputs, outputs, opset, **about)
     onnx.helper.set_model_props(proto, properties)
@@ -212,9 +210,20 @@ def _actions(model: Any) -> np.ndarray:
 # Classifiers
 
 
-def _outputs(model: Any, X: Value) -> _Outputs:
+def _encoder(model: Any) -> TableEncoder | None:
+    """The TableEncoder that rows meet first, if there is one."""
+    if isinstance(model, _AROUND):
+        return _encoder(getattr(model, "estimator_", None))
+    if not isinstance(model, Pipeline):
+        return None
+    first = model.steps[0][1]
+    return first if isinstance(first, TableEncoder) else None
+
+
+def _outputs(model: Any, X: Value) -> Outputs:
+    """The outputs for rows X, already encoded where the model begins with a TableEncoder."""
     if isinstance(model, Pipeline):
-        for _, step in model.steps[:-1]:
+        for _, step in model.steps[:-1] if _encoder(model) is None else model.steps[1:-1]:
             X = _affine(step)(X)
         return _outputs(model.steps[-1][1], X)
     build = next(build for kind, build in _BUILDERS.items() if isinstance(model, kind))
@@ -238,7 +247,7 @@ def _affine(step: Any) -> Callable[[Value], Value]:
     raise TypeError(f"The pipeline's step {step!r} cannot be exported to ONNX. These can: {_EXPORTED}.")
 
 
-def _deciding(model: UtilityClassifier, X: Value) -> _Outputs:
+def _deciding(model: UtilityClassifier, X: Value) -> Outputs:
     """EU(a) = sum_k p_k U(k, a), and the first action that is within rounding of the best."""
     utility = Utility.zero_one(model.classes_) if model.utility is None else model.utility.ordered(model.classes_)
     U = utility.matrix
@@ -255,249 +264,17 @@ def _deciding(model: UtilityClassifier, X: Value) -> _Outputs:
     return inner._replace(action=best, expected_utility=expected)
 
 
-def _calibrated(model: CalibratedClassifier, X: Value) -> _Outputs:
+def _calibrated(model: CalibratedClassifier, X: Value) -> Outputs:
     """softmax(W log p + b)."""
     P, op = _outputs(model.estimator_, X).probabilities, X.graph.op
     Z = op("Log", P)
     Z = Z.where(op("Greater", Z, LOWEST), LOWEST)  # also where there is no number, which not all runtimes hand on
     calibrated = (Z @ model.coef_.T + model.intercept_).softmax()
-    return _Outputs(calibrated.where(op("Not", P.is_nan()), np.nan), calibrated)
+    return Outputs(calibrated.where(op("Not", P.is_nan()), np.nan), calibrated)
 
 
-def _softmax(model: SoftmaxRegression, X: Value) -> _Outputs:
-    """softmax(W x + b); finite features with logits beyond the range of numbers are treated as by predict_proba."""
-    F = X @ model.coef_.T + model.intercept_
-    F = F.graph.op("Clip", F.where(F.graph.op("Not", F.is_nan()), 0.0), -_LARGEST, _LARGEST)
-    return _Outputs(F.softmax() + _no_number(X), F)
-
-
-def _no_number(X: Value, missing_allowed: bool = False) -> Value:
-    """NaN for rows that Python would refuse, else 0, (n, 1)."""
-    op = X.graph.op
-    bad = op("IsInf", X) if missing_allowed else op("Or", op("IsInf", X), X.is_nan())
-    return op("Where", bad, np.nan, 0.0).sum(1, keepdims=True)
-
-
-# Bayesian softmax regression
-
-
-def _bayesian(model: BayesianSoftmaxRegression, X: Value) -> _Outputs:
-    K = len(model.classes_)
-    fitted = model.fitted_
-    posterior, offset, coordinates = fitted.posterior, fitted.offset, fitted.coordinates
-    Z = X
-    if coordinates.shift is not None:
-        Z = Z - coordinates.shift
-    if coordinates.scale is not None:
-        Z = Z.scaled(coordinates.scale)
-    if model.predictive == "plugin":
-        P = (_logits(Z, fitted.mode, model.n_features_in_) + offset).softmax()
-    elif model.predictive == "probit":
-        P = _probit(Z, posterior, offset, model.n_features_in_)
-    elif model.predictive == "sample":
-        thetas = fitted.draws(int(model.n_draws))
-        P = _over_draws(Z, thetas, np.full(len(thetas), 1.0 / len(thetas)), offset, model.n_features_in_)
-    elif model.predictive == "quasi" and isinstance(posterior, WeightedDraws):
-        P = _over_draws(Z, posterior.thetas, posterior.weights, offset, model.n_features_in_)
-    elif model.predictive == "quasi":
-        P = _quasi(Z, posterior, offset, quasi_nodes(int(model.n_nodes), len(model.classes_)), model.n_features_in_)
-    else:
-        raise ValueError(f"predictive={model.predictive!r} is unknown: use 'quasi', 'sample', 'probit' or 'plugin'.")
-    if model.label_noise_ > 0:
-        P = (1.0 - model.label_noise_) * P + model.label_noise_ / K
-    return _Outputs(P + _no_number(X), P)
-
-
-def _logits(Z: Value, theta: np.ndarray, D: int) -> Value:
-    """w_k . z + b_k, (n, K), for parameters (K, D) or (K, D + 1)."""
-    F = Z @ theta[:, :D].T
-    return F if theta.shape[1] == D else F + theta[:, D]
-
-
-def _quasi(Z: Value, posterior: Posterior, offset: np.ndarray, n_nodes: int, D: int) -> Value:
-    """sum_s omega_s softmax(m + A z_s), A (n, K, J) the spread of a row's logits along each of J directions."""
-    nodes = posterior.nodes(n_nodes)
-    mean = _logits(Z, posterior.mean, D) + offset
-    if isinstance(posterior, FullPosterior):
-        spread = _spread_from_last(_pair_variances(Z, posterior, D), len(offset))
-    else:
-        assert isinstance(posterior, (KroneckerPosterior, DiagonalPosterior))
-        spread = Z.graph.op("Sqrt", _latent_variances(Z, posterior, D)).expanded(1) * posterior.latent_basis
-    centre = mean.expanded(2)
-
-    def term(points: Value, weights: Value) -> Value:
-        at = spread @ points + centre  # (n, K, nodes)
-        return (at.softmax(axis=1) * weights).sum(2)
-
-    points = _in_parts(nodes.points.T).transpose(0, 2, 1)
-    return Z.graph.added_up(term, mean, points, _in_parts(nodes.weights))
-
-
-def _over_draws(Z: Value, thetas: np.ndarray, weights: np.ndarray, offset: np.ndarray, D: int) -> Value:
-    """sum_s omega_s softmax(theta_s z + offset), (n, K), over draws (S, K, D')."""
-    K = len(offset)
-    parts = _in_parts(thetas)  # (parts, draws, K, D')
-    slopes = np.moveaxis(parts[..., :D], -1, 1).reshape(len(parts), D, -1)
-    intercepts = offset + (parts[..., D] if thetas.shape[2] > D else np.zeros(parts.shape[:-1]))
-
-    def term(W: Value, b: Value, weights: Value) -> Value:
-        at = (Z @ W).reshaped(0, parts.shape[1], K) + b
-        return (at.softmax() * weights).sum(1)
-
-    like = Z @ np.zeros((D, K))  # has the shape of the result
-    return Z.graph.added_up(term, like, slopes, intercepts, _in_parts(weights[:, None]))
-
-
-def _in_parts(values: np.ndarray) -> np.ndarray:
-    """Nodes in parts along a new first axis, the last part filled up with zeros: nodes that weigh nothing."""
-    size = min(_NODES_AT_A_TIME, len(values))
-    missing = -len(values) % size
-    filled = np.concatenate([values, np.zeros((missing, *values.shape[1:]))])
-    return filled.reshape(-1, size, *values.shape[1:])
-
-
-def _probit(Z: Value, posterior: Posterior, offset: np.ndarray, D: int) -> Value:
-    """p_k ~ 1 / sum_j exp(-(m_k - m_j) / sqrt(1 + pi v_kj / 8)), v_kj = var(f_k - f_j), normalised."""
-    K = len(offset)
-    F = _logits(Z, posterior.mean, D) + offset
-    k, m = np.triu_indices(K, 1)
-    variances = _pair_variances(Z, posterior, D)
-    c = 8.0 / np.pi
-    margins = np.sqrt(c) * (F.columns(k) - F.columns(m)) / Z.graph.op("Sqrt", c + variances)
-    both = Z.graph.op("Concat", margins, -margins, axis=1).padded(0, 1)
-    index = np.full((K, K), 2 * k.size)  # the last, zero, is the margin of a class over itself
-    index[m, k], index[k, m] = np.arange(k.size), k.size + np.arange(k.size)  # of the others over it
-    # at k itself, where the margin is 0, the logarithm of softmax is -log sum_j exp
-    log_p = Z.graph.op("LogSoftmax", both.columns(index.ravel()).reshaped(0, K, K), axis=-1)
-    return log_p.reshaped(0, K * K).columns(np.arange(K) * (K + 1)).softmax()
-
-
-def _pair_variances(Z: Value, posterior: Posterior, D: int) -> Value:
-    """var(f_k - f_l) for k < l, (n, pairs)."""
-    k, m = np.triu_indices(len(posterior.mean), 1)
-    if isinstance(posterior, (KroneckerPosterior, DiagonalPosterior)):
-        U = posterior.latent_basis
-        return _latent_variances(Z, posterior, D) @ ((U[k] - U[m]) ** 2).T
-    if isinstance(posterior, FullPosterior):
-        forms = posterior.forms
-    else:
-        assert isinstance(posterior, WeightedDraws)
-        centred = (posterior.thetas - posterior.mean) * np.sqrt(posterior.weights)[:, None, None]
-        forms = np.stack([d.T @ d for d in (centred[:, i] - centred[:, j] for i, j in zip(k, m, strict=True))])
-    return Z.graph.op("Max", _quadratic_forms(Z, forms, D), 0.0)
-
-
-def _quadratic_forms(Z: Value, forms: np.ndarray, D: int) -> Value:
-    """[z, 1]^T S_p [z, 1] for symmetric S_p, (n, pairs), by whichever way holds fewer numbers for a row."""
-    width = forms.shape[1]
-    if width > D:
-        Z = Z.padded(0, 1, 1.0)
-    i, j = np.triu_indices(width)
-    if i.size <= forms.shape[0] * width:
-        packed = forms[:, i, j] * np.where(i == j, 1.0, 2.0)
-        return (Z.columns(i) * Z.columns(j)) @ packed.T
-    products = Z @ forms.transpose(1, 0, 2).reshape(width, -1)
-    return (products.reshaped(0, len(forms), width) * Z.expanded(1)).sum(2)
-
-
-def _latent_variances(Z: Value, posterior: Posterior, D: int) -> Value:
-    """Variances of the logits in the posterior's basis, (n, J)."""
-    if isinstance(posterior, KroneckerPosterior):
-        return _logits(Z, posterior.directions.T, D).square() @ posterior.shrunk.T
-    assert isinstance(posterior, DiagonalPosterior)
-    s = 1.0 / posterior.precisions
-    if posterior.centre is not None:
-        Z = Z - posterior.centre[:D]
-    return _logits(Z.square(), s, D)
-
-
-def _spread_from_last(variances: Value, K: int) -> Value:
-    """The factor L and a row of zeros, (n, K, K - 1), where L L^T is the covariance of f_k - f_K."""
-    J, op = K - 1, variances.graph.op
-    place = np.full((K, K), K * J // 2)  # after all pairs: the variance of nothing, 0
-    k, m = np.triu_indices(K, 1)
-    place[k, m] = place[m, k] = np.arange(k.size)
-    i, j = (index.ravel() for index in np.indices((J, J)))
-    last = variances.columns(place[:J, -1])
-    v = variances.padded(0, 1)
-    covariance = 0.5 * (v.columns(place[i, -1]) + v.columns(place[j, -1]) - v.columns(place[i, j]))
-    # what rounding needs on the diagonal, as in `cholesky_psd`; onnxruntime would take 1e-300 in a sum for nothing
-    least = op("Max", 1e-13 * last.max(1, keepdims=True), 1e-300)
-    rest = (covariance + least * np.eye(J).ravel()).reshaped(0, J, J)
-    least, end, columns = least.expanded(2), 2**31, []
-    for step in range(J):
-        first = rest.part([0], [1], [2])
-        pivot = op("Sqrt", op("Max", first.part([0], [1], [1]), least))
-        column = first / pivot
-        columns.append(column.padded(step, 1))
-        if step < J - 1:
-            below = column.part([1], [end], [1])
-            rest = rest.part([1, 1], [end, end], [1, 2]) - below * op("Transpose", below, perm=[0, 2, 1])
-    return op("Concat", *columns, axis=2)
-
-
-# Gaussian classifiers
-
-
-def _gaussian(model: GaussianClassifier, X: Value) -> _Outputs:
-    densities = model.fitted_.densities
-    linear, missing_allowed = densities.linear(), densities.covariance_structure.missing_allowed
-    op, prior = X.graph.op, densities.log_prior
-    there = op("Not", X.is_nan())
-    Z = _within_reach((X - densities.origin).where(there, 0.0), densities)
-    if missing_allowed:
-        F = _diagonal_joint(Z, op("Cast", there, to=import_onnx().TensorProto.DOUBLE), densities)
-    elif linear is not None:
-        coef, intercept = linear
-        F = Z @ coef.T + intercept
-    else:
-        F = _of_distances(_distances(Z, densities), densities)
-    F = F.where(op("Not", F.is_nan()), prior)
-    return _Outputs(F.softmax() + _no_number(X, missing_allowed=missing_allowed), F)
-
-
-def _within_reach(Z: Value, densities: ClassDensities) -> Value:
-    """Rows, those farther away than 1e100 standard deviations moved there: their squares are numbers again."""
-    op, inverse = Z.graph.op, densities.inverse_spreads()
-    distance = (op("Abs", Z) * (1e-150 * np.broadcast_to(inverse, densities.origin.shape))).max(1, keepdims=True)
-    far = op("Greater", distance, 1e-50)
-    return Z * (1e-50 / op("Clip", distance, 1e-50, 1e300)).where(far, 1.0)
-
-
-def _distances(Z: Value, densities: ClassDensities) -> Value:
-    """q_k = |A_k (z - m_k)|^2, (n, K)."""
-    means, A, factors = densities.means, densities.weights, densities.factors
-    D = means.shape[1]
-    if A.ndim == 2:  # one variance
-        return (Z.expanded(1) - means).square().sum(2) * A[:, 0]
-    shifts = np.einsum("kij,kj->ki", np.broadcast_to(A, (len(means), D, D)), means)
-    T = (Z @ A.transpose(2, 0, 1).reshape(D, -1)).reshaped(0, len(A), D)
-    return (T - shifts).square().sum(2) * factors
-
-
-def _of_distances(q: Value, densities: ClassDensities) -> Value:
-    """a_k - q_k / 2, or a_k - b_k log(1 + q_k)."""
-    constants = densities.constants[:, 0] + densities.log_prior
-    if densities.powers is None:
-        return constants - 0.5 * q
-    return constants - densities.powers[:, 0] * log1p(q)
-
-
-def _diagonal_joint(Z: Value, there: Value, densities: ClassDensities) -> Value:
-    """The sum over the features that are there, 1 or 0 (n, D), of a_kd - w_kd (z_d - m_kd)^2 / 2, or a Student's."""
-    means, weights = densities.means, densities.weights
-    if densities.linear() is not None:  # z^2 and a_d are the same for all classes
-        slopes = weights * means
-        return Z @ slopes.T + there @ (-0.5 * slopes * means).T + densities.log_prior
-    q = (Z.expanded(1) - means).square() * weights
-    terms = 0.5 * q if densities.powers is None else densities.powers * log1p(q)
-    return ((densities.constants - terms) * there.expanded(1)).sum(2) + densities.log_prior
-
-
-_BUILDERS: dict[type, Callable[[Any, Value], _Outputs]] = {
-    SoftmaxRegression: _softmax,
-    BayesianSoftmaxRegression: _bayesian,
-    GaussianClassifier: _gaussian,
+_BUILDERS: dict[type, Callable[[Any, Value], Outputs]] = {
+    **CLASSIFIERS,
     UtilityClassifier: _deciding,
     CalibratedClassifier: _calibrated,
 }

@@ -129,6 +129,7 @@ class Graph:
         self._constants: list[Any] = []
         self._known: dict[Any, str] = {}
         self._count = 0
+        self._names: set[str] = set()
 
     def op(self, kind: str, *inputs: Any, **attributes: Any) -> Value:
         """The value of one operator."""
@@ -139,6 +140,7 @@ class Graph:
 
     def input(self, name: str) -> Value:
         """The input of this name."""
+        self._names.add(name)
         return Value(self, name)
 
     def added_up(self, term: Callable[..., Value], like: Value, *sequences: np.ndarray) -> Value:
@@ -167,6 +169,8 @@ class Graph:
         helper = self._onnx.helper
         graph = helper.make_graph(self._nodes, name, inputs, outputs, initializer=self._constants)
         opsets = [helper.make_opsetid("", opset)]
+        if any(node.domain == "ai.onnx.ml" for node in self._nodes):
+            opsets.append(helper.make_opsetid("ai.onnx.ml", 3))
         # the oldest format that has these operators: more runtimes read it
         return helper.make_model(
             graph, opset_imports=opsets, ir_version=helper.find_min_ir_version_for(opsets), **about
@@ -193,7 +197,8 @@ class Graph:
 
     def _name(self, kind: str) -> str:
         self._count += 1
-        return f"{kind.lower()}_{self._count}"
+        name = f"{kind.lower()}_{self._count}"
+        return self._name(kind) if name in self._names else name
 
 
 def log1p(q: Value) -> Value:

@@ -17,7 +17,6 @@ __all__ = [
     "Column",
     "date_parts",
     "per_column",
-    "raise_if_infinite",
     "read_column",
 ]
 
@@ -56,16 +55,6 @@ class Column:
         if self.kind == "category":
             return self.values < 0
         return np.isnat(self.values) if self.values.dtype.kind == "M" else np.isnan(self.values)
-
-
-def raise_if_infinite(column: Column, *, start: int = 0) -> None:
-    """Raise if a number is infinite, naming column and row, of which the first has the number `start`."""
-    infinite = np.isinf(column.values)
-    if infinite.any():
-        raise ValueError(
-            f"X contains infinity, first in column {column.name!r}, row {start + int(infinite.argmax())} (counted from "
-            "0): remove such rows, or make the value missing."
-        )
 
 
 def read_column(name: str, raw: Any, *, zone: str | None = None) -> Column:

@@ -14,10 +14,11 @@ from posteriori.tables.columns import (
     Column,
     date_parts,
     per_column,
-    raise_if_infinite,
     read_column,
 )
-from posteriori.tables.plans import CategoryPlan, ColumnEncoding, DatePlan, Encoding, NumberPlan
+from posteriori.tables.plans import CategoryPlan, ColumnEncoding, DatePlan, Encoding, NumberPlan, level_mark
+from posteriori.tables.summaries import level_key, without_infinities
+from posteriori.tables.surprises import Surprises
 
 __all__ = ["encode"]
 
@@ -34,16 +35,16 @@ _WORDS = {
 }
 
 
-def encode(encoding: Encoding, batch: Mapping[str, Any], *, start: int = 0) -> np.ndarray:
-    """The numbers of a batch of rows, whose first row has the number `start`.
+def encode(encoding: Encoding, batch: Mapping[str, Any], surprises: Surprises | None = None) -> np.ndarray:
+    """The numbers of a batch of rows.
 
     Parameters
     ----------
     encoding : Encoding
     batch : mapping of names to raw columns
         In any order; further columns are ignored, and dropped ones may be absent.
-    start : int
-        For error messages.
+    surprises : Surprises or None
+        Takes what the fit did not know, levels and infinite numbers, for several batches; None warns of it at once.
 
     Returns
     -------
@@ -52,8 +53,9 @@ def encode(encoding: Encoding, batch: Mapping[str, Any], *, start: int = 0) -> n
     Raises
     ------
     ValueError
-        If columns are absent or of another kind, naming all of these; if a number is infinite.
+        If columns are absent or of another kind, naming all of these.
     """
+    told = Surprises() if surprises is None else surprises
     needed = [column for column in encoding.columns if column.plan is not None]
     N = len(next(iter(batch.values())))
     matrix = np.zeros((N, len(encoding.names)), order="F")
@@ -67,11 +69,12 @@ def encode(encoding: Encoding, batch: Mapping[str, Any], *, start: int = 0) -> n
         if column is None:
             return different
         if isinstance(fitted.plan, CategoryPlan):
-            _encode_category(fitted.plan, column, block)
+            _encode_category(fitted.plan, column, block, told)
         elif isinstance(fitted.plan, DatePlan):
             _encode_date(fitted.plan, column, block)
         elif isinstance(fitted.plan, NumberPlan):
-            raise_if_infinite(column, start=start)
+            column, n_infinite = without_infinities(column)
+            told.infinite(column.name, n_infinite)
             _encode_number(fitted.plan, column, block)
         return None
 
@@ -85,6 +88,8 @@ def encode(encoding: Encoding, batch: Mapping[str, Any], *, start: int = 0) -> n
     for error in found:
         if error is not None:
             raise error
+    if surprises is None:
+        told.warn()
     return matrix
 
 
@@ -125,13 +130,19 @@ def _encode_number(plan: NumberPlan, column: Column, block: np.ndarray) -> None:
         block[:, -1] = missing
 
 
-def _encode_category(plan: CategoryPlan, column: Column, block: np.ndarray) -> None:
+def _encode_category(plan: CategoryPlan, column: Column, block: np.ndarray, told: Surprises) -> None:
     n_levels = len(plan.levels)
-    place = {level: i for i, level in enumerate(plan.levels)}
-    unseen = n_levels if plan.other else -1
-    blank = n_levels + plan.other if plan.missing else unseen
+    place = {level_key(level): i for i, level in enumerate(plan.levels)}
+    pool = n_levels if plan.other else -1
+    blank = n_levels + plan.other if plan.missing else pool
+    levels = [level_key(level) for level in column.levels]
     # the last entry is the place of code -1, a missing value
-    places = np.array([*(place.get(level, unseen) for level in column.levels), blank])[column.values]
+    places = np.array([*(place.get(level, pool) for level in levels), blank])[column.values]
+    if not plan.other or plan.pooled is not None:
+        seen = frozenset(plan.pooled or ())
+        unseen = np.array([*(level not in place and level_mark(level) not in seen for level in levels), False])
+        if unseen.any():
+            told.unseen(column.name, levels, column.values[unseen[column.values]])
     if plan.share is not None:
         block[:, 0] = np.where(places == 1, 1.0, np.where(places < 0, plan.share, 0.0))
         return

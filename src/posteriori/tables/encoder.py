@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from posteriori.parameters import first_names, require_count, require_flag
 from posteriori.tables.plans import describe_encoding, plan_encoding
 from posteriori.tables.sources import Source, open_source
+from posteriori.tables.surprises import warn_of_columns
 
 __all__ = ["TableEncoder"]
 
@@ -35,7 +36,10 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         first); the rest is pooled.
     drop_identifiers : bool, default True
         Whether columns that number or name single rows are dropped: text with more than 50 distinct values that are
-        more than half as many as the rows, and integers that are 0..N-1 or 1..N, each once, for N > 50.
+        more than half as many as the rows, whole numbers that are all different although they lie close together, and
+        columns whose names say so.
+    keep : sequence of str, default ()
+        Columns that are kept although they look like identifiers.
     carry : sequence of str, default ()
         Columns that are not features and pass untouched, such as weights.
 
@@ -68,11 +72,18 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     """
 
     def __init__(
-        self, *, min_frequency: int = 5, max_levels: int = 64, drop_identifiers: bool = True, carry: Any = ()
+        self,
+        *,
+        min_frequency: int = 5,
+        max_levels: int = 64,
+        drop_identifiers: bool = True,
+        keep: Any = (),
+        carry: Any = (),
     ) -> None:
         self.min_frequency = min_frequency
         self.max_levels = max_levels
         self.drop_identifiers = drop_identifiers
+        self.keep = keep
         self.carry = carry
 
     def __sklearn_tags__(self) -> Tags:
@@ -90,25 +101,35 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         ----------
         X : pandas, polars or Arrow table, array, list of rows, pyarrow Dataset or RecordBatchReader, Dask DataFrame
             Datasets and readers are read once, one batch at a time.
-        y : str, or anything else
-            The name of the target's column, which is not a feature; whatever else it is, it is ignored.
+        y : str, labels (n,), or anything else
+            The name of the target's column, which is not a feature; or the labels of rows in memory. Columns are
+            compared with the labels; whatever else it is, it is ignored.
 
         Returns
         -------
         self
+
+        Warns
+        -----
+        ColumnWarning
+            If columns determine the target, have values (or gaps) in rows of one class only, hold infinite numbers,
+            or are dropped as constant or as row numbers.
         """
         require_count("min_frequency", self.min_frequency, 1)
         require_count("max_levels", self.max_levels, 1)
         require_flag("drop_identifiers", self.drop_identifiers)
         source = open_source(X)
         target = y if isinstance(y, str) else None
-        kept_apart = _kept_apart(source, target, _names_to_carry(self.carry), X)
+        keep = _names("keep", self.keep)
+        kept_apart = _kept_apart(source, target, _names("carry", self.carry), X)
+        _require_columns(source, [("keep", name) for name in keep])
         encoding = plan_encoding(
-            source.summaries(skip=kept_apart),
+            source.summaries(skip=kept_apart, target=target if target is not None else _labels(y)),
             min_frequency=self.min_frequency,
             max_levels=self.max_levels,
             drop_identifiers=self.drop_identifiers,
             apart=kept_apart,
+            keep=keep,
         )
         # nothing is set before everything is known, so that a failed fit leaves nothing behind
         self.encoding_, self.target_ = encoding, target
@@ -117,6 +138,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
             self.feature_names_in_ = np.array([column.name for column in encoding.columns], dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+        warn_of_columns(encoding)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -136,6 +158,13 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         ------
         ValueError
             If columns are absent or hold another kind of values than in the fit, naming all of these.
+
+        Warns
+        -----
+        UnseenLevelWarning
+            If a category holds levels that did not occur in the fit; of a stream when it has been read.
+        ColumnWarning
+            If numbers are infinite.
         """
         check_is_fitted(self, "encoding_")
         source = open_source(X)
@@ -204,7 +233,8 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         Returns
         -------
         pandas DataFrame, one row per input column
-            Columns: kind, dtype, missing (share of rows), values (levels or range), becomes, dropped (the reason).
+            Columns: kind, dtype, missing (share of rows), values (levels or range), becomes, dropped (the reason), note
+            (what else to know, such as that it determines the target).
         """
         import pandas as pd
 
@@ -228,26 +258,43 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         return dict(zip(given, expected, strict=True))
 
 
-def _names_to_carry(carry: Any) -> tuple[str, ...]:
-    """The carried columns, checked to be a sequence of names."""
-    names = None if isinstance(carry, str) else tuple(carry)
+def _labels(y: Any) -> np.ndarray | None:
+    """Labels of rows in memory, (n,); None where y is something else."""
+    if y is None or hasattr(y, "__dask_graph__") or not (hasattr(y, "__len__") or hasattr(y, "__array__")):
+        return None
+    try:
+        labels = np.asarray(y)
+    except (TypeError, ValueError):
+        return None
+    return labels if labels.ndim == 1 and len(labels) else None
+
+
+def _names(argument: str, given: Any) -> tuple[str, ...]:
+    """Names of columns, checked to be a sequence of these."""
+    names = None if isinstance(given, str) else tuple(given)
     if names is None or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"carry must be a sequence of column names, such as ['weight'], got {carry!r}.")
+        raise ValueError(f"{argument} must be a sequence of column names, such as ['weight'], got {given!r}.")
     return names
 
 
 def _kept_apart(source: Source, target: str | None, carry: tuple[str, ...], X: Any) -> tuple[str, ...]:
     """Columns that are not features; each must be a column of X."""
     asked = [("y", target)] * (target is not None) + [("carry", name) for name in carry]
+    if source.positional and asked:
+        argument, name = asked[0]
+        raise ValueError(
+            f"{argument} names the column {name!r}, but X ({type(X).__name__}) has no named columns: pass X as a "
+            "table (pandas, polars or Arrow)."
+        )
+    _require_columns(source, asked)
+    return tuple(dict.fromkeys(name for _, name in asked if name is not None))
+
+
+def _require_columns(source: Source, asked: list[tuple[str, str | None]]) -> None:
+    """Raise unless each name that an argument has is that of a column."""
     for argument, name in asked:
-        if source.positional:
-            raise ValueError(
-                f"{argument} names the column {name!r}, but X ({type(X).__name__}) has no named columns: pass X as a "
-                "table (pandas, polars or Arrow)."
-            )
         if name not in source.names:
             raise ValueError(
                 f"{argument} names the column {name!r}, and the columns of X are "
                 f"{first_names(source.names)}: pass one of these."
             )
-    return tuple(dict.fromkeys(name for _, name in asked if name is not None))

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+import re
+import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from posteriori.tables.agreement import log_chance_told
 from posteriori.tables.columns import DATE_PARTS
-from posteriori.tables.summaries import MOST_COUNTED, Summary, hash_sum
+from posteriori.tables.identifiers import number_identifier, text_identifier
+from posteriori.tables.summaries import MOST_COUNTED, Summary
 
 __all__ = [
-    "FEWEST_IDENTIFIERS",
+    "NUMBERS_AS_TEXT",
     "CategoryPlan",
     "ColumnEncoding",
     "DatePlan",
     "Encoding",
     "NumberPlan",
     "describe_encoding",
+    "level_mark",
     "plan_encoding",
 ]
 
-FEWEST_IDENTIFIERS = 50
-"""A column with no more distinct values than this is never taken for an identifier."""
+MOST_MARKED = 10_000
+"""Pooled levels that are remembered, so that levels never seen in the fit are known as such."""
+
+NUMBERS_AS_TEXT = "holds numbers written as text"
+"""The finding of a category whose levels are numbers."""
+
+_NUMBER = re.compile(
+    r"""\s* [-+(]? \s* [$€£¥]? \s* [-+]?
+    ( ( \d+ | \d{1,3} ([.,'\ ]\d{3})+ ) ([.,]\d*)? | [.,]\d+ ) ([eE][-+]?\d+)?
+    \s* [%$€£¥]? \s* \)? \s*""",
+    re.VERBOSE,
+)
+_FEWEST_NUMBERS = 20
+_MOST_MARKS = 2
+"""Levels among numbers that are not numbers: marks of missing values, such as "?"."""
+
+_LONGEST_NAME = 100
+"""Characters of a level in the name of an encoded column."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +65,15 @@ class CategoryPlan:
     """One-hot columns for the levels, then (other) for all further ones, then (missing).
 
     Where these would be exactly two columns, one says it all: only the last is kept, and `share` is its training mean,
-    the value of a row that belongs to neither. Otherwise `share` is None.
+    the value of a row that belongs to neither. Otherwise `share` is None. `pooled` has the marks of the levels that
+    were seen and pooled; None if they are not known.
     """
 
     levels: tuple[str, ...]
     other: bool
     missing: bool
     share: float | None
+    pooled: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +108,10 @@ class ColumnEncoding:
     plan : NumberPlan, CategoryPlan, DatePlan, or None if it is dropped
     dropped : str or None
         Why it is dropped.
+    finding : str
+        What is suspicious, in words: that it gives the target away, or holds numbers as text; empty if nothing is.
+    n_infinite : int
+        Infinite numbers, which are among the missing ones.
     """
 
     name: str
@@ -96,6 +124,23 @@ class ColumnEncoding:
     names: tuple[str, ...]
     plan: NumberPlan | CategoryPlan | DatePlan | None
     dropped: str | None
+    finding: str = ""
+    n_infinite: int = 0
+
+    @property
+    def note(self) -> str:
+        """What else a user should know of it."""
+        infinite = f"{self.n_infinite} infinite taken as missing" if self.n_infinite else ""
+        return "; ".join(part for part in (self.finding, infinite) if part)
+
+
+def level_mark(level: str) -> int:
+    """A number by which a pooled level is remembered: names of people and the like are not stored with a model.
+
+    >>> level_mark("Dream")
+    2879270731
+    """
+    return zlib.crc32(level.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True)
@@ -128,6 +173,7 @@ def plan_encoding(
     max_levels: int,
     drop_identifiers: bool,
     apart: tuple[str, ...] = (),
+    keep: Collection[str] = (),
 ) -> Encoding:
     """Plan the encoding of every column.
 
@@ -138,6 +184,8 @@ def plan_encoding(
         The parameters of TableEncoder.
     apart : tuple of str
         The target and carried columns, whose names no encoded column may have.
+    keep : collection of str
+        Columns that are kept although they look like identifiers.
 
     Returns
     -------
@@ -150,8 +198,10 @@ def plan_encoding(
     """
     used = set(apart)
     columns = []
+    log_limit = log_chance_told(len(summaries))
     for summary in summaries:
-        names, plan, dropped = _plan(summary, min_frequency, max_levels, drop_identifiers)
+        drops = drop_identifiers and summary.name not in keep
+        names, plan, dropped = _plan(summary, min_frequency, max_levels, drops)
         numbers = summary.numbers[0] if summary.numbers and summary.numbers[0].count else None
         columns.append(
             ColumnEncoding(
@@ -165,18 +215,42 @@ def plan_encoding(
                 tuple(_unique(name, used) for name in names),
                 plan,
                 dropped,
+                _finding(summary, log_limit, used=dropped is None),
+                summary.n_infinite,
             )
         )
     if all(column.dropped for column in columns):
         reasons = "; ".join(f"{column.name!r}: {column.dropped}" for column in columns[:10])
         raise ValueError(
             f"No column of X can be used (n_samples={summaries[0].n_rows}): {reasons}. "
-            "Pass more rows, or columns that vary."
+            "Pass more rows, or columns that vary; keep=[...] of TableEncoder (--keep-id NAME on the command line) "
+            "keeps what looks like an identifier."
         )
     return Encoding(tuple(columns), summaries[0].n_rows, apart)
 
 
 _Planned = tuple[list[str], "NumberPlan | CategoryPlan | DatePlan | None", "str | None"]
+
+
+def _finding(summary: Summary, log_limit: float, *, used: bool) -> str:
+    """What is suspicious about a column: it holds numbers as text, or gives the target away; empty if nothing is."""
+    if summary.counts is not None and _are_numbers(summary.counts):
+        return NUMBERS_AS_TEXT
+    together = summary.agreement if used else None
+    return (together.finding(log_limit) if together is not None else None) or ""
+
+
+def _are_numbers(levels: Collection[str]) -> bool:
+    """Whether levels are numbers that were not read as such: decimals, money or percent, or a mark for missing ones.
+
+    Whole numbers alone may be codes, and a few levels may be anything.
+    """
+    if len(levels) < _FEWEST_NUMBERS:
+        return False
+    numbers = [level for level in levels if _NUMBER.fullmatch(level)]
+    others = len(levels) - len(numbers)
+    plain = not others and all(level.isdigit() for level in numbers)
+    return others <= _MOST_MARKS and len(numbers) > others and not plain
 
 
 def _plan(summary: Summary, min_frequency: int, max_levels: int, drop_identifiers: bool) -> _Planned:
@@ -195,44 +269,44 @@ def _plan_number(summary: Summary, drop_identifiers: bool) -> _Planned:
     varies, missing = numbers.low < numbers.high, summary.n_missing > 0
     if not (varies or missing):
         return [], None, "constant"
-    if drop_identifiers and _is_running_number(summary):
-        return [], None, f"identifier: integers from {numbers.low:.0f} to {numbers.high:.0f}, each once"
+    reason = number_identifier(summary.name, summary.numbering, integer=summary.integer) if drop_identifiers else None
+    if reason:
+        return [], None, reason
     names = [summary.name] * varies + [f"{summary.name}_missing"] * missing
     return names, NumberPlan(numbers.mean, varies, missing), None
-
-
-def _is_running_number(summary: Summary) -> bool:
-    """Whether the values are 0..N-1 or 1..N, each once, in any order."""
-    (numbers,) = summary.numbers
-    N = summary.n_rows
-    if not summary.integer or summary.n_missing or N <= FEWEST_IDENTIFIERS:
-        return False
-    if numbers.low not in (0, 1) or numbers.high != numbers.low + N - 1:
-        return False
-    first, last = int(numbers.low), int(numbers.high)
-    steps = range(first, last + 1, 65_536)
-    expected = sum(hash_sum(np.arange(n, min(n + 65_536, last + 1), dtype=np.float64)) for n in steps)
-    return summary.hashes == expected % 2**64
 
 
 def _plan_category(summary: Summary, min_frequency: int, max_levels: int, drop_identifiers: bool) -> _Planned:
     counts, present, missing = summary.counts, summary.n_rows - summary.n_missing, summary.n_missing > 0
     if counts is None:
         return [], None, f"identifier: more than {MOST_COUNTED} distinct values"
-    if drop_identifiers and len(counts) > max(FEWEST_IDENTIFIERS, present / 2):
-        return [], None, f"identifier: {len(counts)} distinct values in {present} rows"
+    reason = text_identifier(summary.name, len(counts), present) if drop_identifiers else None
+    if reason:
+        return [], None, reason
     ranked = sorted(counts, key=lambda level: (-counts[level], level))
     levels = sorted([level for level in ranked if counts[level] >= min_frequency][:max_levels])
     other = len(levels) < len(counts)
-    names = [f"{summary.name}={level}" for level in levels]
+    names = [f"{summary.name}={_shown(level)}" for level in levels]
     names += [f"{summary.name}=(other)"] * other + [f"{summary.name}=(missing)"] * missing
     if len(names) == 1:
         return [], None, f"no level has {min_frequency} rows or more" if other else "constant"
+    marks = _marks(set(counts).difference(levels)) if other else None
     if len(names) > 2:
-        return names, CategoryPlan(tuple(levels), other, missing, None), None
-    pooled = present - sum(counts[level] for level in levels)
-    n_second = summary.n_missing if missing else pooled if other else counts[levels[1]]
-    return names[1:], CategoryPlan(tuple(levels), other, missing, n_second / summary.n_rows), None
+        return names, CategoryPlan(tuple(levels), other, missing, None, marks), None
+    n_pooled = present - sum(counts[level] for level in levels)
+    n_second = summary.n_missing if missing else n_pooled if other else counts[levels[1]]
+    return names[1:], CategoryPlan(tuple(levels), other, missing, n_second / summary.n_rows, marks), None
+
+
+def _marks(pooled: set[str]) -> tuple[int, ...] | None:
+    """The marks of pooled levels, sorted; None if they are too many to be remembered."""
+    return tuple(sorted({level_mark(level) for level in pooled})) if len(pooled) <= MOST_MARKED else None
+
+
+def _shown(level: str) -> str:
+    """A level as part of a name: on one line, and not too long."""
+    text = level if len(level) <= _LONGEST_NAME else f"{level[: _LONGEST_NAME - 1]}…"
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _plan_date(summary: Summary) -> _Planned:
@@ -271,6 +345,7 @@ def describe_encoding(encoding: Encoding) -> dict[str, list[Any]]:
         "values": [_values_seen(column) for column in columns],
         "becomes": [_first_names(column.names, "columns") for column in columns],
         "dropped": [column.dropped or "" for column in columns],
+        "note": [column.note for column in columns],
     }
 
 
@@ -281,7 +356,7 @@ def _values_seen(column: ColumnEncoding) -> str:
             return f"more than {MOST_COUNTED} levels"
         levels = column.plan.levels if isinstance(column.plan, CategoryPlan) else ()
         if len(levels) == column.n_levels:
-            return _first_names(levels, "levels")
+            return _first_names(tuple(map(_shown, levels)), "levels")
         pooled = f"{column.n_levels} levels"
         return f"{pooled}, {column.n_levels - len(levels)} of them pooled" if column.plan is not None else pooled
     if column.low is None or column.high is None:

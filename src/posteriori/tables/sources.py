@@ -22,6 +22,7 @@ from posteriori.tables.columns import EMPTY
 from posteriori.tables.encode import encode
 from posteriori.tables.plans import Encoding
 from posteriori.tables.summaries import Summary, merge_summaries, summarise_batches
+from posteriori.tables.surprises import Surprises
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +49,11 @@ class Source(Protocol):
     positional: bool
     """Whether columns are known by their places alone."""
 
-    def summaries(self, skip: Collection[str] = ()) -> list[Summary]:
-        """Summaries of all columns but those to skip, in one pass."""
+    def summaries(self, skip: Collection[str] = (), target: Any = None) -> list[Summary]:
+        """Summaries of all columns but those to skip, in one pass.
+
+        `target` is the name of the column with the labels, or the labels themselves where the rows are in memory.
+        """
 
     def encoded(self, encoding: Encoding, renamed: dict[str, str], carried: list[str], library: str) -> Any:
         """The rows as numbers, then the carried columns.
@@ -106,9 +110,9 @@ class TableSource:
         self.named = all(isinstance(name, str) for name in table.columns)
         self.batch: Batch = dict(zip(self.names, table.iter_columns(), strict=True))
 
-    def summaries(self, skip: Collection[str] = ()) -> list[Summary]:
+    def summaries(self, skip: Collection[str] = (), target: Any = None) -> list[Summary]:
         """Summaries of all columns but those to skip."""
-        return summarise_batches(iter([self.batch]), _features(self.names, skip))
+        return summarise_batches(iter([self.batch]), _features(self.names, skip), target)
 
     def encoded(self, encoding: Encoding, renamed: dict[str, str], carried: list[str], library: str) -> Any:
         """A table of the same library, with its index, or of the one asked for."""
@@ -137,9 +141,9 @@ class ArraySource:
         self.batch: Batch = {f"x{d}": matrix[:, d] for d in range(matrix.shape[1])}
         self.names = list(self.batch)
 
-    def summaries(self, skip: Collection[str] = ()) -> list[Summary]:
+    def summaries(self, skip: Collection[str] = (), target: Any = None) -> list[Summary]:
         """Summaries of all columns but those to skip."""
-        return summarise_batches(iter([self.batch]), _features(self.names, skip))
+        return summarise_batches(iter([self.batch]), _features(self.names, skip), target)
 
     def encoded(self, encoding: Encoding, renamed: dict[str, str], carried: list[str], library: str) -> Any:
         """An array, or the table asked for."""
@@ -198,9 +202,9 @@ class ReaderSource:
         for batch in record_batches(self.X, _ROWS):
             yield dict(zip(batch.schema.names, batch.columns, strict=True))
 
-    def summaries(self, skip: Collection[str] = ()) -> list[Summary]:
+    def summaries(self, skip: Collection[str] = (), target: Any = None) -> list[Summary]:
         """Summaries of all columns but those to skip, one batch in memory at a time."""
-        return summarise_batches(self.batches(), _features(self.names, skip))
+        return summarise_batches(self.batches(), _features(self.names, skip), target)
 
     def encoded(self, encoding: Encoding, renamed: dict[str, str], carried: list[str], library: str) -> Any:
         """A reader of rows that are encoded while they are read."""
@@ -209,11 +213,11 @@ class ReaderSource:
         schema = _encoded_schema(encoding, self.X.schema, carried)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            start = 0
+            surprises = Surprises()
             for batch in self.batches():
-                matrix = encode(encoding, _rename(batch, renamed), start=start)
-                start += len(matrix)
+                matrix = encode(encoding, _rename(batch, renamed), surprises)
                 yield pa.record_batch([*matrix.T, *(batch[name] for name in carried)], schema=schema)
+            surprises.warn()
 
         return pa.RecordBatchReader.from_batches(schema, batches())
 
@@ -307,15 +311,15 @@ class _EncodedStream:
         place = {name: d for d, name in enumerate(encoding.names)}
         schema = pa.schema([self.schema.field(name) for name in columns])
         numbers = any(name not in carried for name in columns)
-        start = 0
+        surprises = Surprises()
         for batch in batches:
             raw = {
                 renamed.get(name, name): values for name, values in zip(batch.schema.names, batch.columns, strict=True)
             }
-            matrix = encode(encoding, raw, start=start) if numbers else None
-            start += batch.num_rows
+            matrix = encode(encoding, raw, surprises) if numbers else None
             arrays = [batch.column(name) if name in carried else pa.array(matrix[:, place[name]]) for name in columns]  # type: ignore[index]
             yield pa.record_batch(arrays, schema=schema)
+        surprises.warn()
 
 
 # Dask
@@ -331,12 +335,13 @@ class DaskSource:
         self.X, self.names = X, [str(name) for name in X.columns]
         require_unique(self.names)
 
-    def summaries(self, skip: Collection[str] = ()) -> list[Summary]:
+    def summaries(self, skip: Collection[str] = (), target: Any = None) -> list[Summary]:
         """Summaries of all columns but those to skip, merged in the order of the partitions."""
         import dask
 
         summarised = dask.delayed(summarise_partition, pure=False)
-        parts = [summarised(rows, tuple(skip), number) for number, rows in enumerate(self.X.to_delayed())]
+        labels = target if isinstance(target, str) else None
+        parts = [summarised(rows, tuple(skip), number, labels) for number, rows in enumerate(self.X.to_delayed())]
         _, found = dask.compute(tree(dask.delayed(merge_partitions, pure=False), parts))[0]
         if not found:
             raise ValueError("Found array with 0 sample(s) in X while a minimum of 1 is required.")
@@ -356,10 +361,10 @@ Found = tuple[int, list[Summary]]
 """The number of a partition, or of the first of several, and the summaries of its columns: none if it is empty."""
 
 
-def summarise_partition(rows: pd.DataFrame, skip: tuple[str, ...], number: int) -> Found:
+def summarise_partition(rows: pd.DataFrame, skip: tuple[str, ...], number: int, target: str | None = None) -> Found:
     """Summaries of one partition."""
     with in_partition(number):
-        return number, TableSource(rows).summaries(skip) if len(rows) else []
+        return number, TableSource(rows).summaries(skip, target) if len(rows) else []
 
 
 def merge_partitions(found: Sequence[Found]) -> Found:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from posteriori.tables.columns import (
-    EMPTY,
-    UNSUPPORTED,
-    Column,
-    date_parts,
-    per_column,
-    raise_if_infinite,
-    read_column,
-)
+from posteriori.tables.agreement import Agreement, Labels, agreement, merge_agreements, read_labels
+from posteriori.tables.columns import EMPTY, UNSUPPORTED, Column, date_parts, per_column, read_column
+from posteriori.tables.identifiers import Numbering, merge_numberings, numbering
+from posteriori.tables.names import names_rows
 
-__all__ = ["MOST_COUNTED", "NumberSummary", "Summary", "hash_sum", "merge_summaries", "summarise", "summarise_batches"]
+__all__ = [
+    "MOST_COUNTED",
+    "NumberSummary",
+    "Summary",
+    "is_full_text",
+    "level_key",
+    "merge_summaries",
+    "summarise",
+    "summarise_batches",
+    "without_infinities",
+]
 
 MOST_COUNTED = 100_000
 """Distinct levels that are counted one by one; a column with more is dropped, so that memory is bounded."""
+
+_LONGEST_LEVEL = 200
+"""Characters of the longest level that is known by its full text."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +53,12 @@ class Summary:
         One for a number, one per part for a date, none for a category.
     counts : dict of level to rows, or None
         None once there are more than 100 000 levels.
-    hashes : int
-        Sum of the hashes of all integers, modulo 2^64: whether they are 1, 2, ..., N in any order.
+    n_infinite : int
+        Infinite numbers; they are missing values and counted as such too.
+    numbering : Numbering or None
+        Of numbers that are whole, as far as they may number the rows.
+    agreement : Agreement or None
+        With the target, where there is one.
     """
 
     name: str
@@ -57,21 +70,33 @@ class Summary:
     counts: dict[str, int] | None = None
     zone: str | None = None
     integer: bool = False
-    hashes: int = 0
+    n_infinite: int = 0
+    numbering: Numbering | None = None
+    agreement: Agreement | None = None
 
 
-def summarise(column: Column, *, start: int = 0) -> Summary:
-    """Summary of one column of one batch, whose first row has the number `start`.
+def summarise(column: Column, labels: Labels | None = None) -> Summary:
+    """Summary of one column of one batch, with the labels of its rows where they are known.
 
     Examples
     --------
     >>> summarise(read_column("age", np.array([20.0, np.nan, 40.0]))).numbers
     (NumberSummary(count=2, mean=30.0, low=20.0, high=40.0),)
     """
+    column, n_infinite = without_infinities(column)
     missing = column.missing()
     n_missing = int(missing.sum())
-    summary = Summary(column.name, column.kind, column.dtype, len(missing), n_missing)
-    summary = replace(summary, zone=column.zone, integer=column.integer)
+    summary = Summary(
+        column.name,
+        column.kind,
+        column.dtype,
+        len(missing),
+        n_missing,
+        zone=column.zone,
+        integer=column.integer,
+        n_infinite=n_infinite,
+        agreement=agreement(column, missing, labels) if labels is not None else None,
+    )
     if column.kind == EMPTY:
         return summary
     if column.kind == "category":
@@ -79,15 +104,43 @@ def summarise(column: Column, *, start: int = 0) -> Summary:
     present = column.values[~missing] if n_missing else column.values
     if column.kind.startswith("date"):
         return replace(summary, numbers=tuple(_summarise_numbers(part) for part in date_parts(present)))
-    raise_if_infinite(column, start=start)
-    return replace(summary, numbers=(_summarise_numbers(present),), hashes=hash_sum(present) if column.integer else 0)
+    found = numbering(present, named=names_rows(column.name)) if column.kind == "number" else None
+    return replace(summary, numbers=(_summarise_numbers(present),), numbering=found)
+
+
+def without_infinities(column: Column) -> tuple[Column, int]:
+    """The column with its infinite numbers as missing values, and how many there were."""
+    if column.values.dtype.kind != "f":
+        return column, 0
+    infinite = np.isinf(column.values)
+    if not infinite.any():
+        return column, 0
+    return replace(column, values=np.where(infinite, np.nan, column.values)), int(infinite.sum())
+
+
+def level_key(level: str) -> str:
+    """The text by which a level is known: itself, or its beginning and a digest if it is very long.
+
+    >>> level_key("Dream"), len(level_key("very " * 1000))
+    ('Dream', 133)
+    """
+    if len(level) <= _LONGEST_LEVEL:
+        return level
+    digest = hashlib.blake2b(level.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{level[:100]}…{digest}"
+
+
+def is_full_text(key: str) -> bool:
+    """Whether a key of a level is its full text, and not one with a digest."""
+    return not (len(key) == 133 and key[100] == "…")
 
 
 def merge_summaries(a: Summary, b: Summary) -> Summary:
     """Summary of the rows of both, a's first; exact but for the rounding of means."""
+    together = merge_agreements(a.agreement, b.agreement)
     if a.kind == EMPTY or b.kind == EMPTY:
         known = b if a.kind == EMPTY else a
-        return replace(known, n_rows=a.n_rows + b.n_rows, n_missing=a.n_missing + b.n_missing)
+        return replace(known, n_rows=a.n_rows + b.n_rows, n_missing=a.n_missing + b.n_missing, agreement=together)
     counts = None
     if a.counts is not None and b.counts is not None:
         counts = dict(a.counts)
@@ -99,19 +152,32 @@ def merge_summaries(a: Summary, b: Summary) -> Summary:
         n_missing=a.n_missing + b.n_missing,
         numbers=tuple(_merge_numbers(p, q) for p, q in zip(a.numbers, b.numbers, strict=True)),
         counts=_bounded(counts),
-        hashes=(a.hashes + b.hashes) % 2**64,
+        integer=a.integer and b.integer,
+        n_infinite=a.n_infinite + b.n_infinite,
+        numbering=merge_numberings(a.numbering, b.numbering),
+        agreement=together,
     )
 
 
-def summarise_batches(batches: Iterator[Mapping[str, Any]], names: list[str]) -> list[Summary]:
-    """Summaries of the named columns, in one pass, one batch in memory at a time."""
+def summarise_batches(batches: Iterator[Mapping[str, Any]], names: list[str], target: Any = None) -> list[Summary]:
+    """Summaries of the named columns, in one pass, one batch in memory at a time.
+
+    Parameters
+    ----------
+    batches : iterator of mappings of names to raw columns
+    names : list of str
+    target : str, array or None
+        The column of the labels, or the labels of the only batch; what is not a label of a class is ignored.
+    """
     total: list[Summary] = []
     start = 0
     for batch in batches:
-        summaries = _summarise_batch(batch, names, start)
+        n_rows = len(next(iter(batch.values())))
+        raw = batch.get(target) if isinstance(target, str) else target
+        summaries = _summarise_batch(batch, names, None if raw is None else read_labels(raw, n_rows))
         pairs = zip(total, summaries, strict=True)
         total = [merge_summaries(a, b) for a, b in pairs] if total else summaries
-        start += len(next(iter(batch.values())))
+        start += n_rows
     if start == 0:
         raise ValueError("Found array with 0 sample(s) in X while a minimum of 1 is required.")
     if not names:
@@ -119,12 +185,12 @@ def summarise_batches(batches: Iterator[Mapping[str, Any]], names: list[str]) ->
     return total
 
 
-def _summarise_batch(batch: Mapping[str, Any], names: list[str], start: int) -> list[Summary]:
+def _summarise_batch(batch: Mapping[str, Any], names: list[str], labels: Labels | None) -> list[Summary]:
     """Summaries of the named columns; one error names all that no rule covers."""
 
     def task(name: str) -> Summary | Column:
         column = read_column(name, batch[name])
-        return column if column.kind == UNSUPPORTED else summarise(column, start=start)
+        return column if column.kind == UNSUPPORTED else summarise(column, labels)
 
     found = per_column(task, names, len(next(iter(batch.values()))))
     wrong = [f"{column.name!r} (dtype {column.dtype})" for column in found if isinstance(column, Column)]
@@ -143,7 +209,7 @@ def _count_levels(column: Column) -> dict[str, int] | None:
     counts = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
     result: dict[str, int] = {}
     for i in np.flatnonzero(counts).tolist():
-        level = column.levels[i]
+        level = level_key(column.levels[i])
         result[level] = result.get(level, 0) + int(counts[i])
     return _bounded(result)
 
@@ -166,12 +232,3 @@ def _merge_numbers(a: NumberSummary, b: NumberSummary) -> NumberSummary:
     count = a.count + b.count
     mean = a.mean * (a.count / count) + b.mean * (b.count / count) if count else 0.0
     return NumberSummary(count, mean, min(a.low, b.low), max(a.high, b.high))
-
-
-def hash_sum(values: np.ndarray) -> int:
-    """Sum of well-mixed hashes (splitmix64) of integers >= 0, modulo 2^64."""
-    z = np.clip(values, 0, 2.0**53).astype(np.uint64)
-    z += np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return int(np.sum(z ^ (z >> np.uint64(31)), dtype=np.uint64))

@@ -1,0 +1,275 @@
+"""Formulas of the classifiers in ONNX graphs: from rows X (n, D) to probabilities (n, K).
+
+`CLASSIFIERS` has one function for each class of models; whatever does not depend on the row is a constant of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posteriori.gaussian.classifier import GaussianClassifier
+from posteriori.gaussian.densities import ClassDensities
+from posteriori.softmax.bayesian import BayesianSoftmaxRegression
+from posteriori.softmax.importance import WeightedDraws
+from posteriori.softmax.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior, Posterior
+from posteriori.softmax.predictive import quasi_nodes
+from posteriori.softmax.regression import SoftmaxRegression
+from posteriori.storage.onnx_graph import Value, import_onnx, log1p
+
+__all__ = ["CLASSIFIERS", "Outputs"]
+
+_LARGEST = float(np.finfo(np.float64).max)
+_NODES_AT_A_TIME = 16
+"""Nodes of the posterior for which a row is predicted at once: memory grows with them times rows and classes."""
+
+
+class Outputs(NamedTuple):
+    """Outputs of a classifier: scores (n, K) whose greatest is the label, and what else the graph returns."""
+
+    probabilities: Value
+    scores: Value
+    action: Value | None = None
+    expected_utility: Value | None = None
+
+
+# Softmax regression
+
+
+def _softmax(model: SoftmaxRegression, X: Value) -> Outputs:
+    """softmax(W x + b); finite features with logits beyond the range of numbers are treated as by predict_proba."""
+    F = X @ model.coef_.T + model.intercept_
+    F = F.graph.op("Clip", F.where(F.graph.op("Not", F.is_nan()), 0.0), -_LARGEST, _LARGEST)
+    return Outputs(F.softmax() + _no_number(X), F)
+
+
+def _no_number(X: Value, missing_allowed: bool = False) -> Value:
+    """NaN for rows that Python would refuse, else 0, (n, 1)."""
+    op = X.graph.op
+    bad = op("IsInf", X) if missing_allowed else op("Or", op("IsInf", X), X.is_nan())
+    return op("Where", bad, np.nan, 0.0).sum(1, keepdims=True)
+
+
+# Bayesian softmax regression
+
+
+def _bayesian(model: BayesianSoftmaxRegression, X: Value) -> Outputs:
+    K = len(model.classes_)
+    fitted = model.fitted_
+    posterior, offset, coordinates = fitted.posterior, fitted.offset, fitted.coordinates
+    Z = X
+    if coordinates.shift is not None:
+        Z = Z - coordinates.shift
+    if coordinates.scale is not None:
+        Z = Z.scaled(coordinates.scale)
+    if model.predictive == "plugin":
+        P = (_logits(Z, fitted.mode, model.n_features_in_) + offset).softmax()
+    elif model.predictive == "probit":
+        P = _probit(Z, posterior, offset, model.n_features_in_)
+    elif model.predictive == "sample":
+        thetas = fitted.draws(int(model.n_draws))
+        P = _over_draws(Z, thetas, np.full(len(thetas), 1.0 / len(thetas)), offset, model.n_features_in_)
+    elif model.predictive == "quasi" and isinstance(posterior, WeightedDraws):
+        P = _over_draws(Z, posterior.thetas, posterior.weights, offset, model.n_features_in_)
+    elif model.predictive == "quasi":
+        P = _quasi(Z, posterior, offset, quasi_nodes(int(model.n_nodes), len(model.classes_)), model.n_features_in_)
+    else:
+        raise ValueError(f"predictive={model.predictive!r} is unknown: use 'quasi', 'sample', 'probit' or 'plugin'.")
+    if model.label_noise_ > 0:
+        P = (1.0 - model.label_noise_) * P + model.label_noise_ / K
+    return Outputs(P + _no_number(X), P)
+
+
+def _logits(Z: Value, theta: np.ndarray, D: int) -> Value:
+    """w_k . z + b_k, (n, K), for parameters (K, D) or (K, D + 1)."""
+    F = Z @ theta[:, :D].T
+    return F if theta.shape[1] == D else F + theta[:, D]
+
+
+def _quasi(Z: Value, posterior: Posterior, offset: np.ndarray, n_nodes: int, D: int) -> Value:
+    """sum_s omega_s softmax(m + A z_s), A (n, K, J) the spread of a row's logits along each of J directions."""
+    nodes = posterior.nodes(n_nodes)
+    mean = _logits(Z, posterior.mean, D) + offset
+    if isinstance(posterior, FullPosterior):
+        spread = _spread_from_last(_pair_variances(Z, posterior, D), len(offset))
+    else:
+        assert isinstance(posterior, (KroneckerPosterior, DiagonalPosterior))
+        spread = Z.graph.op("Sqrt", _latent_variances(Z, posterior, D)).expanded(1) * posterior.latent_basis
+    centre = mean.expanded(2)
+
+    def term(points: Value, weights: Value) -> Value:
+        at = spread @ points + centre  # (n, K, nodes)
+        return (at.softmax(axis=1) * weights).sum(2)
+
+    points = _in_parts(nodes.points.T).transpose(0, 2, 1)
+    return Z.graph.added_up(term, mean, points, _in_parts(nodes.weights))
+
+
+def _over_draws(Z: Value, thetas: np.ndarray, weights: np.ndarray, offset: np.ndarray, D: int) -> Value:
+    """sum_s omega_s softmax(theta_s z + offset), (n, K), over draws (S, K, D')."""
+    K = len(offset)
+    parts = _in_parts(thetas)  # (parts, draws, K, D')
+    slopes = np.moveaxis(parts[..., :D], -1, 1).reshape(len(parts), D, -1)
+    intercepts = offset + (parts[..., D] if thetas.shape[2] > D else np.zeros(parts.shape[:-1]))
+
+    def term(W: Value, b: Value, weights: Value) -> Value:
+        at = (Z @ W).reshaped(0, parts.shape[1], K) + b
+        return (at.softmax() * weights).sum(1)
+
+    like = Z @ np.zeros((D, K))  # has the shape of the result
+    return Z.graph.added_up(term, like, slopes, intercepts, _in_parts(weights[:, None]))
+
+
+def _in_parts(values: np.ndarray) -> np.ndarray:
+    """Nodes in parts along a new first axis, the last part filled up with zeros: nodes that weigh nothing."""
+    size = min(_NODES_AT_A_TIME, len(values))
+    missing = -len(values) % size
+    filled = np.concatenate([values, np.zeros((missing, *values.shape[1:]))])
+    return filled.reshape(-1, size, *values.shape[1:])
+
+
+def _probit(Z: Value, posterior: Posterior, offset: np.ndarray, D: int) -> Value:
+    """p_k ~ 1 / sum_j exp(-(m_k - m_j) / sqrt(1 + pi v_kj / 8)), v_kj = var(f_k - f_j), normalised."""
+    K = len(offset)
+    F = _logits(Z, posterior.mean, D) + offset
+    k, m = np.triu_indices(K, 1)
+    variances = _pair_variances(Z, posterior, D)
+    c = 8.0 / np.pi
+    margins = np.sqrt(c) * (F.columns(k) - F.columns(m)) / Z.graph.op("Sqrt", c + variances)
+    both = Z.graph.op("Concat", margins, -margins, axis=1).padded(0, 1)
+    index = np.full((K, K), 2 * k.size)  # the last, zero, is the margin of a class over itself
+    index[m, k], index[k, m] = np.arange(k.size), k.size + np.arange(k.size)  # of the others over it
+    # at k itself, where the margin is 0, the logarithm of softmax is -log sum_j exp
+    log_p = Z.graph.op("LogSoftmax", both.columns(index.ravel()).reshaped(0, K, K), axis=-1)
+    return log_p.reshaped(0, K * K).columns(np.arange(K) * (K + 1)).softmax()
+
+
+def _pair_variances(Z: Value, posterior: Posterior, D: int) -> Value:
+    """var(f_k - f_l) for k < l, (n, pairs)."""
+    k, m = np.triu_indices(len(posterior.mean), 1)
+    if isinstance(posterior, (KroneckerPosterior, DiagonalPosterior)):
+        U = posterior.latent_basis
+        return _latent_variances(Z, posterior, D) @ ((U[k] - U[m]) ** 2).T
+    if isinstance(posterior, FullPosterior):
+        forms = posterior.forms
+    else:
+        assert isinstance(posterior, WeightedDraws)
+        centred = (posterior.thetas - posterior.mean) * np.sqrt(posterior.weights)[:, None, None]
+        forms = np.stack([d.T @ d for d in (centred[:, i] - centred[:, j] for i, j in zip(k, m, strict=True))])
+    return Z.graph.op("Max", _quadratic_forms(Z, forms, D), 0.0)
+
+
+def _quadratic_forms(Z: Value, forms: np.ndarray, D: int) -> Value:
+    """[z, 1]^T S_p [z, 1] for symmetric S_p, (n, pairs), by whichever way holds fewer numbers for a row."""
+    width = forms.shape[1]
+    if width > D:
+        Z = Z.padded(0, 1, 1.0)
+    i, j = np.triu_indices(width)
+    if i.size <= forms.shape[0] * width:
+        packed = forms[:, i, j] * np.where(i == j, 1.0, 2.0)
+        return (Z.columns(i) * Z.columns(j)) @ packed.T
+    products = Z @ forms.transpose(1, 0, 2).reshape(width, -1)
+    return (products.reshaped(0, len(forms), width) * Z.expanded(1)).sum(2)
+
+
+def _latent_variances(Z: Value, posterior: Posterior, D: int) -> Value:
+    """Variances of the logits in the posterior's basis, (n, J)."""
+    if isinstance(posterior, KroneckerPosterior):
+        return _logits(Z, posterior.directions.T, D).square() @ posterior.shrunk.T
+    assert isinstance(posterior, DiagonalPosterior)
+    s = 1.0 / posterior.precisions
+    if posterior.centre is not None:
+        Z = Z - posterior.centre[:D]
+    return _logits(Z.square(), s, D)
+
+
+def _spread_from_last(variances: Value, K: int) -> Value:
+    """The factor L and a row of zeros, (n, K, K - 1), where L L^T is the covariance of f_k - f_K."""
+    J, op = K - 1, variances.graph.op
+    place = np.full((K, K), K * J // 2)  # after all pairs: the variance of nothing, 0
+    k, m = np.triu_indices(K, 1)
+    place[k, m] = place[m, k] = np.arange(k.size)
+    i, j = (index.ravel() for index in np.indices((J, J)))
+    last = variances.columns(place[:J, -1])
+    v = variances.padded(0, 1)
+    covariance = 0.5 * (v.columns(place[i, -1]) + v.columns(place[j, -1]) - v.columns(place[i, j]))
+    # what rounding needs on the diagonal, as in `cholesky_psd`; onnxruntime would take 1e-300 in a sum for nothing
+    least = op("Max", 1e-13 * last.max(1, keepdims=True), 1e-300)
+    rest = (covariance + least * np.eye(J).ravel()).reshaped(0, J, J)
+    least, end, columns = least.expanded(2), 2**31, []
+    for step in range(J):
+        first = rest.part([0], [1], [2])
+        pivot = op("Sqrt", op("Max", first.part([0], [1], [1]), least))
+        column = first / pivot
+        columns.append(column.padded(step, 1))
+        if step < J - 1:
+            below = column.part([1], [end], [1])
+            rest = rest.part([1, 1], [end, end], [1, 2]) - below * op("Transpose", below, perm=[0, 2, 1])
+    return op("Concat", *columns, axis=2)
+
+
+# Gaussian classifiers
+
+
+def _gaussian(model: GaussianClassifier, X: Value) -> Outputs:
+    densities = model.fitted_.densities
+    linear, missing_allowed = densities.linear(), densities.covariance_structure.missing_allowed
+    op, prior = X.graph.op, densities.log_prior
+    there = op("Not", X.is_nan())
+    Z = _within_reach((X - densities.origin).where(there, 0.0), densities)
+    if missing_allowed:
+        F = _diagonal_joint(Z, op("Cast", there, to=import_onnx().TensorProto.DOUBLE), densities)
+    elif linear is not None:
+        coef, intercept = linear
+        F = Z @ coef.T + intercept
+    else:
+        F = _of_distances(_distances(Z, densities), densities)
+    F = F.where(op("Not", F.is_nan()), prior)
+    return Outputs(F.softmax() + _no_number(X, missing_allowed=missing_allowed), F)
+
+
+def _within_reach(Z: Value, densities: ClassDensities) -> Value:
+    """Rows, those farther away than 1e100 standard deviations moved there: their squares are numbers again."""
+    op, inverse = Z.graph.op, densities.inverse_spreads()
+    distance = (op("Abs", Z) * (1e-150 * np.broadcast_to(inverse, densities.origin.shape))).max(1, keepdims=True)
+    far = op("Greater", distance, 1e-50)
+    return Z * (1e-50 / op("Clip", distance, 1e-50, 1e300)).where(far, 1.0)
+
+
+def _distances(Z: Value, densities: ClassDensities) -> Value:
+    """q_k = |A_k (z - m_k)|^2, (n, K)."""
+    means, A, factors = densities.means, densities.weights, densities.factors
+    D = means.shape[1]
+    if A.ndim == 2:  # one variance
+        return (Z.expanded(1) - means).square().sum(2) * A[:, 0]
+    shifts = np.einsum("kij,kj->ki", np.broadcast_to(A, (len(means), D, D)), means)
+    T = (Z @ A.transpose(2, 0, 1).reshape(D, -1)).reshaped(0, len(A), D)
+    return (T - shifts).square().sum(2) * factors
+
+
+def _of_distances(q: Value, densities: ClassDensities) -> Value:
+    """a_k - q_k / 2, or a_k - b_k log(1 + q_k)."""
+    constants = densities.constants[:, 0] + densities.log_prior
+    if densities.powers is None:
+        return constants - 0.5 * q
+    return constants - densities.powers[:, 0] * log1p(q)
+
+
+def _diagonal_joint(Z: Value, there: Value, densities: ClassDensities) -> Value:
+    """The sum over the features that are there, 1 or 0 (n, D), of a_kd - w_kd (z_d - m_kd)^2 / 2, or a Student's."""
+    means, weights = densities.means, densities.weights
+    if densities.linear() is not None:  # z^2 and a_d are the same for all classes
+        slopes = weights * means
+        return Z @ slopes.T + there @ (-0.5 * slopes * means).T + densities.log_prior
+    q = (Z.expanded(1) - means).square() * weights
+    terms = 0.5 * q if densities.powers is None else densities.powers * log1p(q)
+    return ((densities.constants - terms) * there.expanded(1)).sum(2) + densities.log_prior
+
+
+CLASSIFIERS: dict[type, Callable[[Any, Value], Outputs]] = {
+    SoftmaxRegression: _softmax,
+    BayesianSoftmaxRegression: _bayesian,
+    GaussianClassifier: _gaussian,
+}
