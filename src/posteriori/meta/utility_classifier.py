@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import Tags, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision import Decisions, Utility, decide
 from posteriori.decision.utility import codes_of
+from posteriori.meta.routing import fit_metadata, fit_router
 from posteriori.parameters import require_count
 from posteriori.rows.engines import read_labels
 from posteriori.rows.schema import adopt_features
@@ -71,8 +72,7 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def get_metadata_routing(self) -> MetadataRouter:
         """The routing of metadata: that of `fit` goes to the estimator, utilities to methods of this class."""
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
+        return fit_router(self)
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> UtilityClassifier:
         """Fit the estimator; further arguments, such as `sample_weight`, go to its `fit`."""
@@ -83,8 +83,7 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if self.utility is not None and not isinstance(self.utility, Utility):
             raise TypeError(f"utility={self.utility!r} must be a Utility or None.")
         require_count("n_draws", self.n_draws)
-        routed = process_routing(self, "fit", **fit_params).estimator.fit if _routing() else fit_params
-        estimator = clone(self.estimator).fit(X, y, **routed)
+        estimator = clone(self.estimator).fit(X, y, **fit_metadata(self, fit_params).estimator.fit)
         utility = self._utility_for(estimator.classes_)
         self.estimator_, self.classes_ = estimator, estimator.classes_
         self.actions_ = utility.actions
@@ -156,9 +155,3 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             return utility.ordered(self.classes_)
         actions = self._utility_for(self.classes_).actions
         return Utility(utility, self.classes_, actions)
-
-
-def _routing() -> bool:
-    from sklearn import get_config
-
-    return bool(get_config()["enable_metadata_routing"])
