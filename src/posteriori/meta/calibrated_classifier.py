@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import check_cv
@@ -102,13 +103,12 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         labels, X = label_vector(read_labels(X, y)), without_column(X, y)
         X, _ = indexable(X, labels)
         metadata = {"sample_weight": sample_weight, **fit_params}
-        if self.method == "isotonic":
-            inner = CalibratedClassifierCV(self.estimator, method="isotonic", cv=self.cv, ensemble=False)
-            self._remember(inner.fit(X, labels, **metadata), y)
-            return self
         routed = fit_metadata(self, metadata)
         folds = list(check_cv(self.cv, labels, classifier=True).split(X, labels, **routed.splitter.split))
         _require_partition(folds, len(labels))
+        if self.method == "isotonic":
+            self._remember(self._isotonic(X, labels, folds, routed.estimator.fit, sample_weight), y)
+            return self
         estimator = clone(self.estimator).fit(X, labels, **routed.estimator.fit)
         codes = codes_of(labels, estimator.classes_)
         P, known = self._left_out(X, labels, folds, routed.estimator.fit, estimator.classes_)
@@ -171,6 +171,16 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             block = np.ix_(test, codes_of(fold.classes_, classes))
             P[block], known[block] = fold.predict_proba(take_rows(X, test)), True
         return P, known
+
+    def _isotonic(
+        self, X: Any, labels: np.ndarray, folds: list[Any], params: dict[str, Any], weights: Any
+    ) -> CalibratedClassifierCV:
+        """Isotonic regressions by scikit-learn, on folds and with metadata that are already routed."""
+        model = CalibratedClassifierCV(self.estimator, method="isotonic", cv=folds, ensemble=False)
+        for_map_alone = weights is not None and "sample_weight" not in params
+        with config_context(enable_metadata_routing=for_map_alone):
+            model.fit(X, labels, **({"sample_weight": weights} if for_map_alone else params))
+        return model.set_params(cv=self.cv)
 
     def _map(self, Z: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W (K, K) and b (K,) of log-probabilities Z (n, K), for "vector" and "dirichlet"."""
