@@ -143,7 +143,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 return np.log(self.predict_proba(X))
         Z = log_probabilities(self.estimator_.predict_proba(without_column(X, self._target)))
         calibrated = log_softmax(Z @ self.coef_.T + self.intercept_, axis=1)
-        doubt = getattr(self, "doubt_", 0.0)  # models of versions before 0.3 have none
+        doubt = getattr(self, "doubt_", 0.0)  # models stored by older versions have none
         return with_doubt(calibrated, doubt, self.frequencies_) if doubt else calibrated
 
     def predict(self, X: Any) -> np.ndarray:
