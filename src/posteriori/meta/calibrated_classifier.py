@@ -100,31 +100,33 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         self._validate()
         require_in_memory(X, "CalibratedClassifier, which predicts fold by fold,")
-        labels, X = label_vector(read_labels(X, y)), without_column(X, y)
-        X, _ = indexable(X, labels)
-        metadata = {"sample_weight": sample_weight, **fit_params}
+        labels, weights = label_vector(read_labels(X, y)), read_labels(X, sample_weight)
+        X, _ = indexable(without_column(without_column(X, y), sample_weight), labels)
+        if np.ndim(weights) == 0 and weights is not None:
+            weights = np.full(len(labels), weights)
+        metadata = {"sample_weight": weights, **fit_params}
         routed = fit_metadata(self, metadata)
         folds = list(check_cv(self.cv, labels, classifier=True).split(X, labels, **routed.splitter.split))
         _require_partition(folds, len(labels))
         if self.method == "isotonic":
-            self._remember(self._isotonic(X, labels, folds, routed.estimator.fit, sample_weight), y)
+            self._remember(self._isotonic(X, labels, folds, routed.estimator.fit, weights), y, sample_weight)
             return self
         estimator = clone(self.estimator).fit(X, labels, **routed.estimator.fit)
         codes = codes_of(labels, estimator.classes_)
         P, known = self._left_out(X, labels, folds, routed.estimator.fit, estimator.classes_)
-        weights = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        weights = np.ones(len(codes)) if weights is None else np.asarray(weights, dtype=float)
         told = known[np.arange(len(codes)), codes]  # a fold without rows of this class says nothing about the map
         Z = log_probabilities(P[told])
         if self.method == "temperature":
             frequencies = np.bincount(codes, weights, len(estimator.classes_)) / weights.sum()
             map_, gain = fit_temperature(Z, codes[told], _parts(folds, len(codes))[told], frequencies, weights[told])
-            self._remember(estimator, y)
+            self._remember(estimator, y, sample_weight)
             self.temperature_, self.doubt_, self.frequencies_ = 1.0 / map_.slope, map_.doubt, frequencies
             self.gain_, self.gain_error_ = gain.mean, gain.error
             self.coef_, self.intercept_ = map_.slope * np.eye(len(frequencies)), np.zeros(len(frequencies))
         else:
             coef, intercept = self._map(Z, codes[told], weights[told])
-            self._remember(estimator, y)
+            self._remember(estimator, y, sample_weight)
             self.coef_, self.intercept_ = coef, intercept
         return self
 
@@ -132,7 +134,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """Calibrated class probabilities, (n, K)."""
         check_is_fitted(self, "estimator_")
         if self._method == "isotonic":
-            return self.estimator_.predict_proba(without_column(X, self._target))
+            return self.estimator_.predict_proba(self._features(X))
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -141,7 +143,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if self._method == "isotonic":
             with np.errstate(divide="ignore"):
                 return np.log(self.predict_proba(X))
-        Z = log_probabilities(self.estimator_.predict_proba(without_column(X, self._target)))
+        Z = log_probabilities(self.estimator_.predict_proba(self._features(X)))
         calibrated = log_softmax(Z @ self.coef_.T + self.intercept_, axis=1)
         doubt = getattr(self, "doubt_", 0.0)  # models stored by older versions have none
         return with_doubt(calibrated, doubt, self.frequencies_) if doubt else calibrated
@@ -150,6 +152,15 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """The most probable class, (n,)."""
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; y and sample_weight may be names of columns of X."""
+        return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))
+
+    def _features(self, X: Any) -> Any:
+        """Rows without the columns that were named as target and weights."""
+        weight = getattr(self, "_weight", None)  # models stored by older versions have none
+        return without_column(without_column(X, self._target), weight)
 
     def _validate(self) -> None:
         if self.method not in _METHODS:
@@ -198,8 +209,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         coef, intercept = model.coef_[:, :K], model.coef_[:, K]
         return coef if self.method == "dirichlet" else np.diag(np.diag(coef)), intercept
 
-    def _remember(self, estimator: Any, y: Any) -> None:
-        self._target = y if isinstance(y, str) else None
+    def _remember(self, estimator: Any, y: Any, sample_weight: Any) -> None:
+        self._target, self._weight = (name if isinstance(name, str) else None for name in (y, sample_weight))
         for name in ("coef_", "intercept_", *_OF_TEMPERATURE):
             self.__dict__.pop(name, None)
         self.estimator_, self.classes_, self._method = estimator, estimator.classes_, self.method

@@ -127,6 +127,10 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_proba(without_column(X, self._target))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; y and sample_weight may be names of columns of X."""
+        return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))
+
     def _calibrated(self, estimator: Any, X: Any, y: np.ndarray, seed: int) -> ConformalClassifier:
         P = estimator.predict_proba(X)
         codes = codes_of(y, estimator.classes_)

@@ -292,7 +292,7 @@ def _numeric_column(values: nw.Series[Any], argument: str) -> np.ndarray:
         native = getattr(values.to_native(), "dtype", dtype)
         raise ValueError(
             f"Column {values.name!r} of {argument} has dtype {native} and must hold numbers: "
-            "encode it as numbers, for example one-hot, or leave it out."
+            "encode it as numbers, for example with TableEncoder in a Pipeline, or leave it out."
         )
     return array
 
@@ -372,7 +372,10 @@ def _real_numbers(matrix: Any) -> Any:
         return _numbers_from_objects(matrix)
     if kind in "fO":
         return matrix.astype(np.float64)
-    raise ValueError(f"X has dtype {matrix.dtype} and must hold numbers: encode it as numbers, for example one-hot.")
+    raise ValueError(
+        f"X has dtype {matrix.dtype} and must hold numbers: encode it as numbers, for example as a table with "
+        "TableEncoder in a Pipeline."
+    )
 
 
 def _numbers_from_objects(values: np.ndarray) -> np.ndarray:
@@ -380,7 +383,8 @@ def _numbers_from_objects(values: np.ndarray) -> np.ndarray:
     string = next((value for value in values.flat if isinstance(value, (str, bytes))), None)
     if string is not None:
         raise ValueError(
-            f"X holds the string {string!r} and must hold numbers: encode it as numbers, for example one-hot."
+            f"X holds the string {string!r} and must hold numbers: encode it as numbers, for example as a table with "
+            "TableEncoder in a Pipeline."
         )
     try:
         return values.astype(np.float64)
