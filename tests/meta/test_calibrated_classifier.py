@@ -292,6 +292,15 @@ def test_folds_that_lack_a_class_say_nothing_about_its_rows():
     assert CalibratedClassifier(SoftmaxRegression(), cv=cv).fit(X, y).doubt_ < 0.02
 
 
+def test_folds_may_be_masks():
+    X, y = IRIS
+    folds = list(KFold(3, shuffle=True, random_state=0).split(X))
+    rows = np.arange(150)
+    masks = [(np.isin(rows, train), np.isin(rows, test)) for train, test in folds]
+    by_number, by_mask = (CalibratedClassifier(GaussianNB(), cv=cv).fit(X, y).predict_proba(X) for cv in (folds, masks))
+    np.testing.assert_array_equal(by_mask, by_number)
+
+
 def test_folds_that_leave_rows_out_twice_are_refused():
     with pytest.raises(ValueError, match=r"cv leaves row \d+ out \d times: use folds that leave out every row once"):
         CalibratedClassifier(GaussianNB(), cv=ShuffleSplit(3, random_state=0)).fit(*IRIS)

@@ -11,6 +11,7 @@ map that changes nothing, W = I and b = 0. "isotonic" is scikit-learn's.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,9 @@ from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.priors import GaussianPrior
 
 __all__ = ["CalibratedClassifier"]
+
+Folds = list[tuple[np.ndarray, np.ndarray]]
+"""Numbers of the training rows and of the rows left out, for every fold."""
 
 _METHODS = ("temperature", "vector", "dirichlet", "isotonic")
 _FIXED = 1e8
@@ -102,12 +106,11 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         require_in_memory(X, "CalibratedClassifier, which predicts fold by fold,")
         labels, weights = label_vector(read_labels(X, y)), read_labels(X, sample_weight)
         X, _ = indexable(without_column(without_column(X, y), sample_weight), labels)
-        if np.ndim(weights) == 0 and weights is not None:
-            weights = np.full(len(labels), weights)
+        weights = np.full(len(labels), float(weights)) if is_number(weights) else weights
         metadata = {"sample_weight": weights, **fit_params}
         routed = fit_metadata(self, metadata)
-        folds = list(check_cv(self.cv, labels, classifier=True).split(X, labels, **routed.splitter.split))
-        _require_partition(folds, len(labels))
+        splits = check_cv(self.cv, labels, classifier=True).split(X, labels, **routed.splitter.split)
+        folds = _partition(splits, len(labels))
         if self.method == "isotonic":
             self._remember(self._isotonic(X, labels, folds, routed.estimator.fit, weights), y, sample_weight)
             return self
@@ -171,7 +174,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise TypeError(f"estimator={self.estimator!r} has no predict_proba: there is nothing to calibrate.")
 
     def _left_out(
-        self, X: Any, labels: np.ndarray, folds: list[Any], params: dict[str, Any], classes: np.ndarray
+        self, X: Any, labels: np.ndarray, folds: Folds, params: dict[str, Any], classes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities of every row from a fit without it, (n, K), and whether that fit knew the class, (n, K)."""
         P, known = np.zeros((len(labels), len(classes))), np.zeros((len(labels), len(classes)), dtype=bool)
@@ -184,7 +187,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return P, known
 
     def _isotonic(
-        self, X: Any, labels: np.ndarray, folds: list[Any], params: dict[str, Any], weights: Any
+        self, X: Any, labels: np.ndarray, folds: Folds, params: dict[str, Any], weights: Any
     ) -> CalibratedClassifierCV:
         """Isotonic regressions by scikit-learn, on folds and with metadata that are already routed."""
         model = CalibratedClassifierCV(self.estimator, method="isotonic", cv=folds, ensemble=False)
@@ -217,17 +220,21 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         adopt_features(self, estimator)
 
 
-def _require_partition(folds: list[Any], n_rows: int) -> None:
-    times = np.bincount(np.concatenate([np.arange(n_rows)[test] for _, test in folds]), minlength=n_rows)
+def _partition(splits: Iterable[Any], n_rows: int) -> Folds:
+    """Row numbers of training and left-out rows of every fold; raises unless every row is left out once."""
+    rows = np.arange(n_rows)
+    folds = [(rows[train], rows[test]) for train, test in splits]
+    times = np.bincount(np.concatenate([test for _, test in folds]), minlength=n_rows)
     wrong = np.flatnonzero(times != 1)
     if wrong.size:
         raise ValueError(
             f"cv leaves row {wrong[0]} out {times[wrong[0]]} times: use folds that leave out every row once, such as "
             "StratifiedKFold."
         )
+    return folds
 
 
-def _parts(folds: list[Any], n_rows: int) -> np.ndarray:
+def _parts(folds: Folds, n_rows: int) -> np.ndarray:
     """The part of each row, (n,): a fold, or several of many."""
     n_parts = min(_PARTS, len(folds))
     parts = np.empty(n_rows, dtype=int)
