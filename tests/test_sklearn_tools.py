@@ -15,6 +15,7 @@ from sklearn.datasets import load_iris
 from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_selection import RFE, SelectFromModel, SequentialFeatureSelector
+from sklearn.frozen import FrozenEstimator
 from sklearn.inspection import DecisionBoundaryDisplay, partial_dependence, permutation_importance
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -23,6 +24,7 @@ from sklearn.model_selection import (
     HalvingGridSearchCV,
     KFold,
     RandomizedSearchCV,
+    TunedThresholdClassifierCV,
     cross_val_predict,
     learning_curve,
     validation_curve,
@@ -116,6 +118,25 @@ def test_inside_ensembles(name):
     np.testing.assert_allclose(single.estimators_[2].predict_proba(X)[:, 1], two, atol=1e-10)
 
 
+@pytest.mark.parametrize("name", QUICK)
+def test_around_fitted_models_and_with_thresholds(name):
+    two = (Y == 2).astype(int)
+    tuned = TunedThresholdClassifierCV(MODELS[name](), cv=3).fit(X, two)
+    assert tuned.score(X, two) > 0.9
+    frozen = FrozenEstimator(MODELS[name]().fit(X[:75], Y[:75]))
+    model = po.CalibratedClassifier(frozen, cv=3).fit(X[75:], Y[75:], sample_weight=np.ones(75))
+    assert model.estimator_.estimator is frozen.estimator  # what was fitted stays as it was
+    assert log_loss(Y[75:], model.predict_proba(X[75:])) < log_loss(Y[75:], frozen.predict_proba(X[75:])) + 0.02
+
+
+def test_log_odds_of_two_classes():
+    two = (Y == 2).astype(int)
+    for name in QUICK:
+        model = MODELS[name]().fit(X, two)
+        P = model.predict_proba(X)
+        np.testing.assert_allclose(model.decision_function(X), np.log(P[:, 1] / P[:, 0]), rtol=1e-6, atol=1e-9)
+
+
 def test_codes_of_classes():
     model = OutputCodeClassifier(po.SoftmaxRegression(), code_size=2, random_state=0).fit(X, Y)
     assert model.score(X, Y) > 0.8
@@ -157,9 +178,7 @@ def test_learning_curves_and_left_out_predictions():
     assert scores[1].mean() > scores[0].mean()
     for name in QUICK:
         model = MODELS[name]()
-        methods = [m for m in ("predict_proba", "predict_log_proba", "decision_function") if hasattr(model, m)]
-        assert "predict_proba" in methods
-        for method in methods:
+        for method in ("predict_proba", "predict_log_proba", "decision_function"):
             values = cross_val_predict(model, X, Y, cv=3, method=method)
             assert values.shape == (150, 3)
             assert (values.argmax(axis=1) == Y).mean() > 0.9

@@ -156,6 +156,11 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
 
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Calibrated log-probabilities, (n, K); for two classes the log-odds of the second, (n,)."""
+        log_p = self.predict_log_proba(X)
+        return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; y and sample_weight may be names of columns of X."""
         return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.conformal import Calibration, PredictionSets, calibrate, prediction_sets
 from posteriori.decision.utility import codes_of
-from posteriori.meta.routing import cut_to_rows, fit_metadata, fit_router
+from posteriori.meta.routing import cut_to_rows, fit_metadata, fit_router, if_estimator_has
 from posteriori.parameters import is_number, seed_from
 from posteriori.rows.engines import label_vector, read_labels, require_in_memory, take_rows, without_column
 from posteriori.rows.schema import adopt_features
@@ -126,6 +126,18 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """The estimator's own probabilities, (n, K)."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_proba(without_column(X, self._target))
+
+    @if_estimator_has("predict_log_proba")
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the estimator's own probabilities, (n, K)."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.predict_log_proba(without_column(X, self._target))
+
+    @if_estimator_has("decision_function")
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Values of the estimator's own decision function."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.decision_function(without_column(X, self._target))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; y and sample_weight may be names of columns of X."""

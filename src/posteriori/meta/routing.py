@@ -1,4 +1,4 @@
-"""What the `fit` of an estimator around an estimator is given and hands on: weights, groups and other metadata.
+"""What an estimator around an estimator hands on: weights, groups and other metadata of `fit`, and methods.
 
 With scikit-learn's `enable_metadata_routing` everything goes where it was requested; without it, all goes to the
 estimator's `fit`.
@@ -12,10 +12,11 @@ import numpy as np
 from sklearn import get_config
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
 
 from posteriori.rows.engines import take_rows
 
-__all__ = ["cut_to_rows", "fit_metadata", "fit_router"]
+__all__ = ["cut_to_rows", "fit_metadata", "fit_router", "if_estimator_has"]
 
 
 def fit_router(meta: Any, *, splitter: Any = None) -> MetadataRouter:
@@ -25,6 +26,16 @@ def fit_router(meta: Any, *, splitter: Any = None) -> MetadataRouter:
     if splitter is not None:
         router.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
     return router
+
+
+def if_estimator_has(method: str) -> Any:
+    """Decorator of a method that is there only if the estimator inside has it, fitted or not."""
+
+    def check(meta: Any) -> bool:
+        getattr(meta.estimator_ if hasattr(meta, "estimator_") else meta.estimator, method)
+        return True
+
+    return available_if(check)
 
 
 def fit_metadata(meta: Any, metadata: dict[str, Any]) -> Bunch:

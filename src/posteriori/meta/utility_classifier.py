@@ -8,25 +8,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision import Decisions, Utility, decide
 from posteriori.decision.utility import codes_of
-from posteriori.meta.routing import fit_metadata, fit_router
+from posteriori.meta.routing import fit_metadata, fit_router, if_estimator_has
 from posteriori.parameters import require_count
 from posteriori.rows.engines import read_labels
 from posteriori.rows.schema import adopt_features
 
 __all__ = ["UtilityClassifier"]
-
-
-def _has(method: str) -> Any:
-    def check(self: UtilityClassifier) -> bool:
-        getattr(self.estimator_ if hasattr(self, "estimator_") else self.estimator, method)
-        return True
-
-    return check
 
 
 class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -126,19 +117,19 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         realised = U[states, codes] if U.ndim == 2 else U[np.arange(len(codes)), states, codes]
         return float(np.average(realised, weights=read_labels(X, sample_weight)))
 
-    @available_if(_has("predict_proba"))
+    @if_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities, those of the estimator."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_proba(X)
 
-    @available_if(_has("predict_log_proba"))
+    @if_estimator_has("predict_log_proba")
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the class probabilities, those of the estimator."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_log_proba(X)
 
-    @available_if(_has("decision_function"))
+    @if_estimator_has("decision_function")
     def decision_function(self, X: Any) -> np.ndarray:
         """Values of the estimator's own decision function."""
         check_is_fitted(self, "estimator_")
