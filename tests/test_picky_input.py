@@ -231,6 +231,22 @@ def test_arrays_that_are_not_real_numbers_are_refused(name):
             MODELS[name]().fit(rows, Y)
 
 
+def test_what_is_not_a_matrix_is_refused_with_what_to_do():
+    fields = np.rec.fromarrays(X.T, names="p,q,r,s")
+    for rows, message in (
+        (None, "got scalar array .*NoneType.* Pass a table"),
+        ({"p": X[:, 0]}, "got scalar array .*dict.* Pass a table"),
+        ("rows.csv", r"got scalar array .*str.* pyarrow\.dataset\.dataset\(path\) of files"),
+        (fields, r"got 1D array .*named fields: pass it as a table, pandas\.DataFrame\(X\)"),
+        (X[:, 0], r"got 1D array .*array\.reshape\(-1, 1\)"),
+        (X[None], "got 3D array .*one row per sample"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            po.SoftmaxRegression().fit(rows, Y)
+    model = po.SoftmaxRegression().fit(TABLE, Y)
+    np.testing.assert_array_equal(model.predict(pd.DataFrame(fields)), model.predict(TABLE))
+
+
 @every_model
 def test_messages_about_columns_are_those_of_scikit_learn(name):
     model, peer = MODELS[name]().fit(TABLE, Y), LogisticRegression(max_iter=1000).fit(TABLE, Y)

@@ -328,16 +328,23 @@ def _read_array_like(X: Any) -> np.ndarray:
         raise ValueError(f"X must be a table or a matrix with rows of equal length: {error}") from error
 
 
+_ADVICE = {
+    0: "Pass a table (pandas, polars, Arrow), an array, a sparse matrix, or an Arrow data set, such as "
+    "pyarrow.dataset.dataset(path) of files.",
+    1: "Reshape your data either using array.reshape(-1, 1) if it has a single feature or array.reshape(1, -1) if it "
+    "has a single row.",
+    3: "Reshape your data to one row per sample and one column per feature.",
+    "fields": "It has named fields: pass it as a table, pandas.DataFrame(X).",
+}
+"""What to do with an X that has not two dimensions, by their number."""
+
+
 def require_shape(shape: tuple[int, ...], *, given: Any) -> None:
     """Raise unless there are two dimensions, rows and columns."""
     if len(shape) != 2:
         kind = "scalar" if len(shape) == 0 else f"{len(shape)}D"
-        advice = (
-            "Reshape your data either using array.reshape(-1, 1) if it has a single feature "
-            "or array.reshape(1, -1) if it has a single row."
-            if len(shape) < 2
-            else "Reshape your data to one row per sample and one column per feature."
-        )
+        fields = getattr(getattr(given, "dtype", None), "names", None)
+        advice = _ADVICE["fields" if fields else min(len(shape), 3)]
         raise ValueError(
             f"Expected 2D array, got {kind} array instead (X is of type {type(given).__name__} and shape "
             f"{shape}). {advice}"
