@@ -11,7 +11,7 @@ from benchmarks import problems
 POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
-DECISIONS = ("deciding", "conformal")
+DECISIONS = ("deciding", "conformal", "calibration")
 GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
 COMMANDS = ("commands",)
@@ -37,7 +37,8 @@ of GaussianClassifier:
 of decisions:
   deciding             expected utilities, against their matrix product
   conformal            coverage of prediction sets, against its law (more sets with --data)
-  decisions            these two
+  calibration          log-loss of new rows before and after calibration, against scikit-learn's
+  decisions            these three
 of GPClassifier and DeepGPClassifier:
   gp-quality           log-loss and error of test rows, against boosting (more sets with --data)
   gp-folds             the literature's fixed splits, against tuned kernel logistic regression (needs --data)
@@ -128,6 +129,7 @@ def main() -> None:
     from benchmarks import (
         against_laplace_torch,
         against_spark,
+        calibration,
         conformal,
         coverage,
         deciding,
@@ -185,6 +187,8 @@ def main() -> None:
         deciding.run(out, quick=quick)
     if "conformal" in what:
         conformal.run(asked, options.data, out, quick=quick)
+    if "calibration" in what:
+        calibration.run(out, quick=quick)
     if "gp-quality" in what:
         gp_quality.run(asked, options.data, out, quick=quick)
     if "gp-folds" in what:

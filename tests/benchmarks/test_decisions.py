@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import conformal, deciding, turns
+from benchmarks import calibration, conformal, deciding, turns
 from scipy.stats import betabinom
 
 
@@ -47,3 +47,20 @@ def test_a_broken_promise_is_named() -> None:
         "by_class": [[], []],
     }
     assert "Broken: x (lac)." in conformal.page([line])
+
+
+def test_calibration_is_measured_against_the_classifier_as_it_is(tmp_path):
+    calibration.run(tmp_path, quick=True)
+    lines = [json.loads(line) for line in (tmp_path / "calibration.jsonl").read_text().splitlines()]
+    assert [line["member"] for line in lines] == ["logistic, C=inf", "naive Bayes"]
+    for line in lines:
+        change, error = line["posteriori"]
+        assert change <= 2 * error + 1e-4
+        assert line["plain"] > 0
+    assert "| all | 2 |" in (tmp_path / "calibration.md").read_text()
+
+
+def test_clear_changes_are_counted():
+    changes = [(-0.2, 0.01), (-0.2, 0.15), (0.3, 0.1), (0.4, 0.1), (5e-5, 1e-6)]
+    assert calibration.counts(changes) == "1 / 2 / 0.400"
+    assert calibration.counts([(-0.2, 0.01)]) == "1 / 0 / -"

@@ -1,4 +1,4 @@
-"""Calibration maps: against a grid, against scipy on the same objective, and on rows not seen."""
+"""Calibration maps: against scipy on the same objective, and on rows not seen."""
 
 import warnings
 
@@ -9,16 +9,20 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_digits, load_iris, make_classification
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.model_selection import KFold, LeaveOneOut, ShuffleSplit, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from tests.slow import quick_first
 
-from posteriori import CalibratedClassifier
+from posteriori import CalibratedClassifier, SoftmaxRegression
 from posteriori.decision import calibration_error
+from posteriori.decision.temperature import fit_temperature
 
 METHODS = ("temperature", "vector", "dirichlet", "isotonic")
 IRIS = load_iris(return_X_y=True)
@@ -66,15 +70,20 @@ def objective(parts, Z, y, precision, vector):
 
 
 @pytest.mark.parametrize(("K", "slope"), quick_first([(2, 0.3), (3, 2.5), (3, 1.0), (8, 0.5)], 2))
-def test_the_temperature_is_that_of_a_fine_grid(K, slope):
+def test_the_temperature_is_learned_from_folds(K, slope):
+    """The same as `fit_temperature`, on the folds that scikit-learn makes."""
     Z, y = simulated(300, K, slopes=slope)
     model = CalibratedClassifier(Given()).fit(Z, y)
-    betas = np.geomspace(0.05, 20, 4001)
-    losses = [-log_softmax(beta * Z, axis=1)[np.arange(300), y].mean() for beta in betas]
-    best = int(np.argmin(losses))
-    assert betas[best - 1] < 1 / model.temperature_ < betas[best + 1]
-    found = -model.predict_log_proba(Z)[np.arange(300), y].mean()
-    assert found <= losses[best] + 1e-12
+    parts = np.empty(300, dtype=int)
+    for i, (_, test) in enumerate(StratifiedKFold(5).split(Z, y)):
+        parts[test] = i
+    frequencies = np.bincount(y, minlength=K) / 300
+    expected, gain = fit_temperature(np.log(softmax(Z, axis=1)), y, parts, frequencies)
+    assert model.temperature_ == pytest.approx(1 / expected.slope, rel=1e-6)
+    assert model.doubt_ == pytest.approx(expected.doubt, rel=1e-4, abs=1e-12)
+    assert (model.gain_, model.gain_error_) == pytest.approx((gain.mean, gain.error), rel=1e-6)
+    np.testing.assert_allclose(model.frequencies_, frequencies)
+    np.testing.assert_allclose(model.predict_log_proba(Z), expected.log_proba(Z), atol=1e-6)
     np.testing.assert_allclose(model.coef_, np.eye(K) / model.temperature_)
     np.testing.assert_array_equal(model.intercept_, 0.0)
 
@@ -182,16 +191,16 @@ def test_what_the_model_did_wrong_is_put_right(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_class_held_impossible_does_not_decide_the_map(method):
-    """One row in five hundred contradicts a model that is always certain: no logarithm of zero gets through."""
+    """Ten rows in five hundred contradict a model that is always certain: no logarithm of zero gets through."""
     y = np.arange(500) % 3
     Z = np.where(np.eye(3, dtype=bool)[y], 0.0, -np.inf)
-    y[7] = (y[7] + 1) % 3
+    y[7::50] = (y[7::50] + 1) % 3
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         P = CalibratedClassifier(Given(), method=method).fit(Z, y).predict_proba(Z)
     assert np.isfinite(P).all()
     np.testing.assert_allclose(P.sum(axis=1), 1.0)
-    assert (P.argmax(axis=1) == y).sum() == 499
+    assert (P.argmax(axis=1) == y).sum() == 490
     if method != "isotonic":
         assert P[7, y[7]] > 1e-6
 
@@ -204,13 +213,97 @@ def test_a_worthless_model_is_not_believed(method):
     assert np.abs(P - 1 / 3).mean() < 0.06
 
 
-def test_a_model_that_is_always_right_may_be_surer():
+def test_a_model_that_is_always_right_may_be_surer_but_not_certain():
+    """No error in 200 rows: the next one must not cost what a certain model pays."""
     Z, y = simulated(200)
     y = Z.argmax(axis=1)
     model = CalibratedClassifier(Given()).fit(Z, y)
-    assert 0 < model.temperature_ < 0.01
-    assert np.isfinite(model.predict_log_proba(Z)).all()
+    assert 0.05 < model.temperature_ < 0.8
+    assert model.predict_log_proba(Z).min() > np.log(1e-5)
     np.testing.assert_array_equal(model.predict(Z), y)
+
+
+def separable(n, seed, sep=3.0):
+    """Two classes that a plane nearly always separates, and 3,000 new rows."""
+    X, y = make_classification(
+        n + 3000, 10, n_informative=5, n_redundant=2, n_clusters_per_class=1, class_sep=sep, flip_y=0.0,
+        random_state=seed,
+    )  # fmt: skip
+    return (X[:n], y[:n]), (X[n:], y[n:])
+
+
+def three_classes(n, seed):
+    """Classes that overlap, with copies of all columns: naive Bayes counts each three times."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n + 3000)
+    X = rng.normal(size=(3, 6))[y] * 0.6 + rng.normal(size=(n + 3000, 6))
+    X = np.hstack([X, X + 0.3 * rng.normal(size=X.shape), X + 0.3 * rng.normal(size=X.shape)])
+    return (X[:n], y[:n]), (X[n:], y[n:])
+
+
+FREE = LogisticRegression(C=np.inf, max_iter=500)
+MEMBERS = {
+    "no regularisation, nearly separable": (FREE, separable(1000, 1)),
+    "the same, other rows": (FREE, separable(1000, 0, 2.0)),
+    "few rows": (FREE, separable(60, 2, 2.0)),
+    "good probabilities": (LogisticRegression(), three_classes(300, 0)),
+    "one value for all": (DummyClassifier(strategy="prior"), three_classes(100, 1)),
+    "too sure": (GaussianNB(), three_classes(300, 2)),
+    "too careful": (LogisticRegression(C=1e-3), separable(300, 3, 2.0)),
+    "forest": (RandomForestClassifier(30, random_state=0), three_classes(300, 3)),
+}
+WRONG_BEFORE = ("too sure", "too careful", "forest")
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_calibration_by_temperature_does_not_hurt_and_helps_where_probabilities_are_wrong(name):
+    """On rows not seen, paired by row: never clearly worse, and clearly better where something was wrong."""
+    estimator, ((X, y), (X_new, y_new)) = MEMBERS[name]
+    rows = np.arange(len(y_new)), y_new
+    before = -logs(estimator.fit(X, y).predict_proba(X_new))[rows]
+    after = -CalibratedClassifier(estimator).fit(X, y).predict_log_proba(X_new)[rows]
+    worse, error = (after - before).mean(), (after - before).std() / np.sqrt(len(y_new))
+    assert worse <= 2 * error + 1e-9
+    if name in WRONG_BEFORE:
+        assert worse < -4 * error
+
+
+# Folds
+
+
+def test_many_folds_are_parts_together():
+    X, y = IRIS
+    model = CalibratedClassifier(GaussianNB(), cv=LeaveOneOut()).fit(X[::3], y[::3])
+    assert np.isfinite([model.temperature_, model.gain_, model.gain_error_]).all()
+    assert model.gain_error_ > 0
+
+
+def test_folds_that_lack_a_class_say_nothing_about_its_rows():
+    """The only row of a class: the fit without it cannot know the class, which is no error of its probabilities."""
+    X, y = IRIS
+    X, y = np.vstack([X, [[9.0, 9.0, 9.0, 9.0]]]), np.append(y, 3)
+    cv = KFold(5, shuffle=True, random_state=0)
+    for method in ("temperature", "vector", "dirichlet"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = CalibratedClassifier(SoftmaxRegression(), method=method, cv=cv).fit(X, y)
+        assert model.predict_proba(X).shape == (151, 4)
+        assert model.score(X, y) > 0.9
+    assert CalibratedClassifier(SoftmaxRegression(), cv=cv).fit(X, y).doubt_ < 0.02
+
+
+def test_folds_may_be_masks():
+    X, y = IRIS
+    folds = list(KFold(3, shuffle=True, random_state=0).split(X))
+    rows = np.arange(150)
+    masks = [(np.isin(rows, train), np.isin(rows, test)) for train, test in folds]
+    by_number, by_mask = (CalibratedClassifier(GaussianNB(), cv=cv).fit(X, y).predict_proba(X) for cv in (folds, masks))
+    np.testing.assert_array_equal(by_mask, by_number)
+
+
+def test_folds_that_leave_rows_out_twice_are_refused():
+    with pytest.raises(ValueError, match=r"cv leaves row \d+ out \d times: use folds that leave out every row once"):
+        CalibratedClassifier(GaussianNB(), cv=ShuffleSplit(3, random_state=0)).fit(*IRIS)
 
 
 @pytest.mark.parametrize("method", METHODS)

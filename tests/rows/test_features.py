@@ -310,7 +310,7 @@ def test_drop_means_nothing_for_an_array():
 def test_a_column_that_holds_no_numbers_is_named(values, dtype):
     with pytest.raises(
         ValueError,
-        match=rf"Column 'island' of X has dtype .*({dtype}).* encode it as numbers, for example one-hot",
+        match=rf"Column 'island' of X has dtype .*({dtype}).* encode it as numbers, for example with TableEncoder",
     ):
         read_features(pd.DataFrame({**COLUMNS, "island": values}))
 

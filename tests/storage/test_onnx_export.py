@@ -420,6 +420,17 @@ def test_calibrated_probabilities(K, method):
         check(model, some_rows(X), atol=1e-9)
 
 
+def test_calibrated_probabilities_with_doubt():
+    """Wrong labels among classes that are far apart: the class frequencies are part of the graph."""
+    X, y = simulated(3)
+    X = X + 20.0 * np.eye(3, X.shape[1])[y]
+    y = np.where(np.random.default_rng(0).random(len(y)) < 0.2, (y + 1) % 3, y)
+    model = fitted(po.CalibratedClassifier(po.GaussianClassifier("tied"), cv=3), X, y)
+    model.temperature_, model.doubt_, model.coef_ = 2.0, 0.2, 0.5 * np.eye(3)
+    assert model.predict_proba(X).min() >= 0.2 * model.frequencies_.min()
+    check(model, X, atol=1e-12)
+
+
 def test_calibration_within_others():
     X, y = simulated(3)
     calibrated = po.CalibratedClassifier(po.SoftmaxRegression(), method="vector", cv=3)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import UNUSED
 
 from posteriori.decision.decisions import decide
 from posteriori.decision.scores import brier_split, calibration_error, log_loss, realised_utility
@@ -25,6 +26,8 @@ class Scorer(BaseEstimator):
     kind : {"log_loss", "brier", "calibration", "utility"}
     utility : Utility, for "utility"
     """
+
+    __metadata_request__score = {"estimator": UNUSED}  # noqa: RUF012 - not metadata: scikit-learn itself passes it
 
     def __init__(self, kind: str, utility: Utility | None = None) -> None:
         self.kind = kind

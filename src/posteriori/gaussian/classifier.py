@@ -24,7 +24,7 @@ from posteriori.gaussian.structures import STRUCTURES
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.parameters import require_count, require_level, seed_from
 from posteriori.rows.blocks import Blocks, random_rows
-from posteriori.rows.engines import read_for_fit, read_for_prediction, read_labels
+from posteriori.rows.engines import label_vector, read_for_fit, read_for_prediction, read_labels
 from posteriori.rows.features import Features
 from posteriori.rows.products import as_dense, logits
 from posteriori.rows.schema import check_features, copy_features, remember_features
@@ -258,7 +258,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; y and sample_weight may be names of columns of X."""
-        return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
+        return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))
 
     @available_if(_has_posterior)
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:

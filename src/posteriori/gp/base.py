@@ -20,7 +20,7 @@ from posteriori.gp.inputs import InputUnits, LabelledRows, finite_matrix, labell
 from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.settings import GPSettings, fingerprint, jax_session, read_settings
 from posteriori.parameters import require_choice, require_level
-from posteriori.rows.engines import read_in_memory, read_in_memory_for_fit, read_labels
+from posteriori.rows.engines import label_vector, read_in_memory, read_in_memory_for_fit, read_labels
 from posteriori.rows.schema import remember_features
 from posteriori.solvers.solution import Status
 
@@ -260,7 +260,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; y and sample_weight may be names of columns of X."""
-        return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
+        return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n, K) and covariance (n, K, K) of the latent functions at each row."""

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import train_test_split
-from sklearn.utils import Tags, _safe_indexing, get_tags, indexable
+from sklearn.utils import Tags, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.conformal import Calibration, PredictionSets, calibrate, prediction_sets
 from posteriori.decision.utility import codes_of
+from posteriori.meta.routing import cut_to_rows, fit_metadata, fit_router, if_estimator_has
 from posteriori.parameters import is_number, seed_from
-from posteriori.rows.engines import label_vector, read_labels, require_in_memory, without_column
+from posteriori.rows.engines import label_vector, read_labels, require_in_memory, take_rows, without_column
 from posteriori.rows.schema import adopt_features
 
 __all__ = ["ConformalClassifier"]
@@ -78,6 +80,10 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags, tags.classifier_tags = inner.input_tags, inner.classifier_tags
         return tags
 
+    def get_metadata_routing(self) -> MetadataRouter:
+        """The routing of metadata: that of `fit` goes to the estimator."""
+        return fit_router(self)
+
     def fit(self, X: Any, y: Any, **fit_params: Any) -> ConformalClassifier:
         """Set rows aside, fit the estimator on the others, calibrate on those set aside.
 
@@ -90,12 +96,9 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         labels = label_vector(read_labels(X, y))
         X, _ = indexable(without_column(X, y), labels)
         train, held_out = self._split(labels, seed)
-        params = {
-            name: _safe_indexing(value, train) if np.shape(value)[:1] == labels.shape else value
-            for name, value in fit_params.items()
-        }
-        estimator = clone(self.estimator).fit(_safe_indexing(X, train), labels[train], **params)
-        self._calibrated(estimator, _safe_indexing(X, held_out), labels[held_out], seed)
+        params = cut_to_rows(fit_metadata(self, fit_params).estimator.fit, train, len(labels))
+        estimator = clone(self.estimator).fit(take_rows(X, train), labels[train], **params)
+        self._calibrated(estimator, take_rows(X, held_out), labels[held_out], seed)
         self._target: str | None = y if isinstance(y, str) else None
         return self
 
@@ -123,6 +126,22 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """The estimator's own probabilities, (n, K)."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_proba(without_column(X, self._target))
+
+    @if_estimator_has("predict_log_proba")
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the estimator's own probabilities, (n, K)."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.predict_log_proba(without_column(X, self._target))
+
+    @if_estimator_has("decision_function")
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Values of the estimator's own decision function."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.decision_function(without_column(X, self._target))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; y and sample_weight may be names of columns of X."""
+        return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))
 
     def _calibrated(self, estimator: Any, X: Any, y: np.ndarray, seed: int) -> ConformalClassifier:
         P = estimator.predict_proba(X)

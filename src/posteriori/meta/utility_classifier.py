@@ -7,25 +7,17 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import Tags, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.metaestimators import available_if
+from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision import Decisions, Utility, decide
 from posteriori.decision.utility import codes_of
+from posteriori.meta.routing import fit_metadata, fit_router, if_estimator_has
 from posteriori.parameters import require_count
 from posteriori.rows.engines import read_labels
 from posteriori.rows.schema import adopt_features
 
 __all__ = ["UtilityClassifier"]
-
-
-def _has(method: str) -> Any:
-    def check(self: UtilityClassifier) -> bool:
-        getattr(self.estimator_ if hasattr(self, "estimator_") else self.estimator, method)
-        return True
-
-    return check
 
 
 class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -71,8 +63,7 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def get_metadata_routing(self) -> MetadataRouter:
         """The routing of metadata: that of `fit` goes to the estimator, utilities to methods of this class."""
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
+        return fit_router(self)
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> UtilityClassifier:
         """Fit the estimator; further arguments, such as `sample_weight`, go to its `fit`."""
@@ -83,8 +74,7 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if self.utility is not None and not isinstance(self.utility, Utility):
             raise TypeError(f"utility={self.utility!r} must be a Utility or None.")
         require_count("n_draws", self.n_draws)
-        routed = process_routing(self, "fit", **fit_params).estimator.fit if _routing() else fit_params
-        estimator = clone(self.estimator).fit(X, y, **routed)
+        estimator = clone(self.estimator).fit(X, y, **fit_metadata(self, fit_params).estimator.fit)
         utility = self._utility_for(estimator.classes_)
         self.estimator_, self.classes_ = estimator, estimator.classes_
         self.actions_ = utility.actions
@@ -127,19 +117,19 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         realised = U[states, codes] if U.ndim == 2 else U[np.arange(len(codes)), states, codes]
         return float(np.average(realised, weights=read_labels(X, sample_weight)))
 
-    @available_if(_has("predict_proba"))
+    @if_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities, those of the estimator."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_proba(X)
 
-    @available_if(_has("predict_log_proba"))
+    @if_estimator_has("predict_log_proba")
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the class probabilities, those of the estimator."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_log_proba(X)
 
-    @available_if(_has("decision_function"))
+    @if_estimator_has("decision_function")
     def decision_function(self, X: Any) -> np.ndarray:
         """Values of the estimator's own decision function."""
         check_is_fitted(self, "estimator_")
@@ -156,9 +146,3 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             return utility.ordered(self.classes_)
         actions = self._utility_for(self.classes_).actions
         return Utility(utility, self.classes_, actions)
-
-
-def _routing() -> bool:
-    from sklearn import get_config
-
-    return bool(get_config()["enable_metadata_routing"])

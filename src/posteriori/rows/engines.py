@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import _safe_indexing
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from posteriori.rows import arrow, dask, gpu, memory
 from posteriori.rows.features import Engine, Features
 from posteriori.rows.matrices import is_table, open_table
 from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.schema import check_features, ignored_columns
-from posteriori.rows.target import Target
+from posteriori.rows.target import Target, label_array
 
 __all__ = [
     "ENGINES",
@@ -99,12 +98,10 @@ def read_labels(X: Any, y: Any) -> Any:
 
 
 def label_vector(y: Any) -> np.ndarray:
-    """Labels (n,), as scikit-learn reads them."""
+    """Labels (n,), read as classifiers read them: with the dtype of `classes_`, and none is missing."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
-    labels = column_or_1d(y, warn=True)
-    check_classification_targets(labels)
-    return labels
+    return label_array(y)
 
 
 def take_rows(X: Any, rows: np.ndarray) -> Any:

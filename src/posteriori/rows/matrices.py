@@ -293,7 +293,7 @@ def _numeric_column(values: nw.Series[Any], argument: str) -> np.ndarray:
         native = getattr(values.to_native(), "dtype", dtype)
         raise ValueError(
             f"Column {values.name!r} of {argument} has dtype {native} and must hold numbers: "
-            "encode it as numbers, for example one-hot, or leave it out."
+            "encode it as numbers, for example with TableEncoder in a Pipeline, or leave it out."
         )
     return array
 
@@ -329,16 +329,23 @@ def _read_array_like(X: Any) -> np.ndarray:
         raise ValueError(f"X must be a table or a matrix with rows of equal length: {error}") from error
 
 
+_ADVICE = {
+    0: "Pass a table (pandas, polars, Arrow), an array, a sparse matrix, or an Arrow data set, such as "
+    "pyarrow.dataset.dataset(path) of files.",
+    1: "Reshape your data either using array.reshape(-1, 1) if it has a single feature or array.reshape(1, -1) if it "
+    "has a single row.",
+    3: "Reshape your data to one row per sample and one column per feature.",
+    "fields": "It has named fields: pass it as a table, pandas.DataFrame(X).",
+}
+"""What to do with an X that has not two dimensions, by their number."""
+
+
 def require_shape(shape: tuple[int, ...], *, given: Any) -> None:
     """Raise unless there are two dimensions, rows and columns."""
     if len(shape) != 2:
         kind = "scalar" if len(shape) == 0 else f"{len(shape)}D"
-        advice = (
-            "Reshape your data either using array.reshape(-1, 1) if it has a single feature "
-            "or array.reshape(1, -1) if it has a single row."
-            if len(shape) < 2
-            else "Reshape your data to one row per sample and one column per feature."
-        )
+        fields = getattr(getattr(given, "dtype", None), "names", None)
+        advice = _ADVICE["fields" if fields else min(len(shape), 3)]
         raise ValueError(
             f"Expected 2D array, got {kind} array instead (X is of type {type(given).__name__} and shape "
             f"{shape}). {advice}"
@@ -373,7 +380,10 @@ def _real_numbers(matrix: Any) -> Any:
         return _numbers_from_objects(matrix)
     if kind in "fO":
         return matrix.astype(np.float64)
-    raise ValueError(f"X has dtype {matrix.dtype} and must hold numbers: encode it as numbers, for example one-hot.")
+    raise ValueError(
+        f"X has dtype {matrix.dtype} and must hold numbers: encode it as numbers, for example as a table with "
+        "TableEncoder in a Pipeline."
+    )
 
 
 def _numbers_from_objects(values: np.ndarray) -> np.ndarray:
@@ -381,7 +391,8 @@ def _numbers_from_objects(values: np.ndarray) -> np.ndarray:
     string = next((value for value in values.flat if isinstance(value, (str, bytes))), None)
     if string is not None:
         raise ValueError(
-            f"X holds the string {string!r} and must hold numbers: encode it as numbers, for example one-hot."
+            f"X holds the string {string!r} and must hold numbers: encode it as numbers, for example as a table with "
+            "TableEncoder in a Pipeline."
         )
     try:
         return values.astype(np.float64)

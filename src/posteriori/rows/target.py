@@ -22,7 +22,7 @@ from sklearn.exceptions import DataConversionWarning
 from posteriori.parameters import first_names
 from posteriori.rows.matrices import as_array, is_table, open_table, table_matrix
 
-__all__ = ["Target", "class_factors", "class_set", "classes_of", "classes_of_call", "read_target"]
+__all__ = ["Target", "class_factors", "class_set", "classes_of", "classes_of_call", "label_array", "read_target"]
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,21 @@ def read_target(
         if (weights == 1).all():
             weights = None
     return Target(class_labels, codes, probs, weights)
+
+
+def label_array(y: Any) -> np.ndarray:
+    """One label for every row, (N,), of the dtype that `classes_` gets; raises if labels are missing or continuous.
+
+    Examples
+    --------
+    >>> label_array(np.array([2, 0], dtype=object))
+    array([2, 0])
+    """
+    values, _ = _read_values(y)
+    if values.ndim != 1:
+        raise ValueError(f"y should be a 1d array of labels, got an array of shape {values.shape} instead.")
+    labels, codes = _factorise(values, argument="y")
+    return labels[codes]
 
 
 def class_set(classes: Any) -> np.ndarray:

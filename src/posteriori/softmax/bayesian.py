@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from posteriori.decision.uncertainty import Uncertainty
 from posteriori.parameters import numbers_by_class, require_choice, require_count, require_level, seed_from
 from posteriori.rows.blocks import Blocks
-from posteriori.rows.engines import read_for_fit, read_for_prediction, read_labels, require_in_memory
+from posteriori.rows.engines import label_vector, read_for_fit, read_for_prediction, read_labels, require_in_memory
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.rows.products import as_dense
 from posteriori.rows.schema import remember_features
@@ -236,7 +236,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; y and sample_weight may be names of columns of X."""
-        return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
+        return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n, K) and joint covariance (n, K, K) of the logits of each row."""

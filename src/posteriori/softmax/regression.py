@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 
 from posteriori.exceptions import ConvergenceWarning, SeparationWarning
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
-from posteriori.rows.engines import read_for_fit, read_for_prediction, read_in_memory_for_fit, read_labels
+from posteriori.rows.engines import label_vector, read_for_fit, read_for_prediction, read_in_memory_for_fit, read_labels
 from posteriori.rows.features import Features
 from posteriori.rows.products import logits
 from posteriori.rows.schema import check_features, remember_features
@@ -235,7 +235,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; y and sample_weight may be names of columns of X."""
-        return super().score(X, read_labels(X, y), sample_weight=read_labels(X, sample_weight))
+        return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))
 
     def _logits(self, X: Any) -> np.ndarray:
         """w_k . x + b_k, (K, n)."""

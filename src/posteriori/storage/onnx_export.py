@@ -23,8 +23,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision import Utility
 from posteriori.decision.decisions import tie_slack
+from posteriori.decision.temperature import LOWEST
 from posteriori.files import replacing
-from posteriori.meta.calibrated_classifier import LOWEST, CalibratedClassifier
+from posteriori.meta.calibrated_classifier import CalibratedClassifier
 from posteriori.meta.utility_classifier import UtilityClassifier
 from posteriori.storage.onnx_classifiers import CLASSIFIERS, Outputs
 from posteriori.storage.onnx_graph import Graph, Value, import_onnx
@@ -265,11 +266,13 @@ def _deciding(model: UtilityClassifier, X: Value) -> Outputs:
 
 
 def _calibrated(model: CalibratedClassifier, X: Value) -> Outputs:
-    """softmax(W log p + b)."""
+    """softmax(W log p + b), and a share of the class frequencies."""
     P, op = _outputs(model.estimator_, X).probabilities, X.graph.op
     Z = op("Log", P)
     Z = Z.where(op("Greater", Z, LOWEST), LOWEST)  # also where there is no number, which not all runtimes hand on
     calibrated = (Z @ model.coef_.T + model.intercept_).softmax()
+    if doubt := getattr(model, "doubt_", 0.0):
+        calibrated = calibrated.scaled(np.full(len(model.classes_), 1.0 - doubt)) + doubt * model.frequencies_
     return Outputs(calibrated.where(op("Not", P.is_nan()), np.nan), calibrated)
 
 
