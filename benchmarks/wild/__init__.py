@@ -1,0 +1,1 @@
+"""Data and numbers that nobody prepared: does everything hold, or say clearly why it does not?"""

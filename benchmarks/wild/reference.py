@@ -1,0 +1,153 @@
+r"""The least value of a softmax objective, by an independent Newton method in extended precision.
+
+.. math:: J(W, b) = -\sum_n c_n \sum_k Y_{nk} \log P_{nk} + \tfrac12 \sum_{kd} \alpha_{kd} W_{kd}^2
+          + \tfrac{\beta}{2} \lVert b\rVert^2
+
+Nothing here is shared with the package: every column is scaled to at most one, the Hessian is formed row by row, damped
+until its factor exists, and a step is halved until J falls. Small problems alone: the loops are those of Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+LONG = np.longdouble
+EXTENDED = bool(np.finfo(LONG).eps < 1e-18)
+"""Whether this machine has more than float64."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """J of one problem in extended precision; columns of X include the intercept's ones."""
+
+    X: np.ndarray
+    Y: np.ndarray
+    c: np.ndarray
+    precision: np.ndarray
+
+    def value(self, theta: np.ndarray) -> Any:
+        """Return J."""
+        F = self.X @ theta.T
+        F -= F.max(axis=1, keepdims=True)
+        loss = np.log(np.exp(F).sum(axis=1)) - (self.Y * F).sum(axis=1)
+        return (self.c * loss).sum() + 0.5 * (self.precision * theta * theta).sum()
+
+    def gradient_hessian(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the slope (K D',) and the curvature (K D', K D')."""
+        K, D = theta.shape
+        F = self.X @ theta.T
+        F -= F.max(axis=1, keepdims=True)
+        P = np.exp(F)
+        P /= P.sum(axis=1, keepdims=True)
+        gradient = ((self.c[:, None] * (P - self.Y)).T @ self.X + self.precision * theta).ravel()
+        H = np.zeros((K, D, K, D), dtype=LONG)
+        for k in range(K):
+            for m in range(K):
+                weight = self.c * P[:, k] * ((k == m) - P[:, m])
+                H[k, :, m, :] = (self.X * weight[:, None]).T @ self.X
+        H = H.reshape(K * D, K * D)
+        i = np.arange(K * D)
+        H[i, i] += self.precision.ravel()
+        return gradient, H
+
+    def least(self, theta: np.ndarray | None = None, n_steps: int = 200) -> Any:
+        """Return J*, or None where the steps did not reach it."""
+        theta = np.zeros(self.precision.shape, dtype=LONG) if theta is None else theta
+        value = self.value(theta)
+        for _ in range(n_steps):
+            gradient, H = self.gradient_hessian(theta)
+            step = damped_solution(H, gradient)
+            decrement = 0.5 * (gradient @ step)
+            if decrement <= 1e-19 * abs(value):
+                return value
+            t = LONG(1)
+            while True:
+                moved = theta - t * step.reshape(theta.shape)
+                found = self.value(moved)
+                if found < value:
+                    break
+                t *= 0.5
+                if t < 1e-12:
+                    return value if decrement <= 1e-17 * abs(value) else None
+            theta, value = moved, found
+        return None
+
+
+def damped_solution(H: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Return (H + little)^{-1} g, by a Cholesky factor of H scaled to a unit diagonal."""
+    scale = 1 / np.sqrt(np.maximum(H.diagonal(), LONG(1e-4000)))
+    unit = H * scale * scale[:, None]
+    ridge = LONG(0)
+    while True:
+        L = factor(unit, ridge)
+        if L is not None:
+            return scale * back(L, forward(L, scale * g))
+        ridge = max(ridge * 100, LONG(1e-18))
+
+
+def factor(M: np.ndarray, ridge: Any) -> np.ndarray | None:
+    """Return the lower factor of M + ridge I, or None."""
+    n = len(M)
+    L = np.zeros_like(M)
+    for j in range(n):
+        rest = M[j:, j] - L[j:, :j] @ L[j, :j]
+        rest[0] += ridge
+        if not rest[0] > 1e-19 * M[j, j]:
+            return None
+        L[j:, j] = rest / np.sqrt(rest[0])
+    return L
+
+
+def forward(L: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Return L^{-1} r."""
+    out = np.zeros_like(r)
+    for i in range(len(r)):
+        out[i] = (r[i] - L[i, :i] @ out[:i]) / L[i, i]
+    return out
+
+
+def back(L: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Return L^{-T} r."""
+    out = np.zeros_like(r)
+    for i in reversed(range(len(r))):
+        out[i] = (r[i] - L[i + 1 :, i] @ out[i + 1 :]) / L[i, i]
+    return out
+
+
+def objective(X: np.ndarray, y: Any, weight: np.ndarray | None, model: Any) -> tuple[Objective, np.ndarray]:
+    """Return J of a fitted SoftmaxRegression, and its coefficients, for columns of size one."""
+    classes = model.classes_
+    Y = np.asarray(y, dtype=float) if np.ndim(y) == 2 else (np.asarray(y)[:, None] == classes).astype(float)
+    Y, c = Y.astype(LONG), np.ones(len(Y), dtype=LONG) if weight is None else weight.astype(LONG)
+    if np.ndim(y) == 2:
+        total = Y.sum(axis=1)
+        Y, c = Y / np.where(total > 0, total, 1)[:, None], c * total
+    if model.class_weight == "balanced":
+        sizes = (Y * c[:, None]).sum(axis=0)
+        present = sizes > 0
+        c = c * (Y @ np.where(present, c.sum() / (present.sum() * np.where(present, sizes, 1)), 0))
+    X = X.astype(LONG)
+    size = np.abs(X).max(axis=0, initial=0)
+    size = np.where(size > 0, size, 1)
+    K, D = model.coef_.shape
+    precision = np.full((K, D), LONG(model.alpha)) / size**2
+    columns, theta = X / size, model.coef_.astype(LONG) * size
+    if model.fit_intercept:
+        given = model.penalize_intercept
+        own = LONG(model.alpha if given is True else 0.0 if given is False else given)
+        columns = np.column_stack([columns, np.ones(len(X), dtype=LONG)])
+        precision = np.column_stack([precision, np.full(K, own)])
+        theta = np.column_stack([theta, model.intercept_.astype(LONG)])
+    return Objective(columns, Y, c, precision), theta
+
+
+def least_objective(X: np.ndarray, y: Any, weight: np.ndarray | None, model: Any) -> Any:
+    """Return J* of the problem of a fitted SoftmaxRegression, or None where it cannot be had."""
+    if not EXTENDED:
+        return None
+    J, theta = objective(X, y, weight, model)
+    found = J.least()
+    return found if found is not None else J.least(theta)
