@@ -78,14 +78,12 @@ class Objective:
 
 def damped_solution(H: np.ndarray, g: np.ndarray) -> np.ndarray:
     """Return (H + little)^{-1} g, by a Cholesky factor of H scaled to a unit diagonal."""
-    scale = 1 / np.sqrt(np.maximum(H.diagonal(), LONG(1e-4000)))
+    scale = 1 / np.sqrt(np.maximum(H.diagonal(), LONG("1e-4000")))
     unit = H * scale * scale[:, None]
     ridge = LONG(0)
-    while True:
-        L = factor(unit, ridge)
-        if L is not None:
-            return scale * back(L, forward(L, scale * g))
+    while (L := factor(unit, ridge)) is None:
         ridge = max(ridge * 100, LONG(1e-18))
+    return scale * back(L, forward(L, scale * g))
 
 
 def factor(M: np.ndarray, ridge: Any) -> np.ndarray | None:
@@ -118,7 +116,7 @@ def back(L: np.ndarray, r: np.ndarray) -> np.ndarray:
 
 
 def objective(X: np.ndarray, y: Any, weight: np.ndarray | None, model: Any) -> tuple[Objective, np.ndarray]:
-    """Return J of a fitted SoftmaxRegression, and its coefficients, for columns of size one."""
+    """Return J of a fitted SoftmaxRegression, and its coefficients, for columns of size one, centred if they may be."""
     classes = model.classes_
     Y = np.asarray(y, dtype=float) if np.ndim(y) == 2 else (np.asarray(y)[:, None] == classes).astype(float)
     Y, c = Y.astype(LONG), np.ones(len(Y), dtype=LONG) if weight is None else weight.astype(LONG)
@@ -129,25 +127,27 @@ def objective(X: np.ndarray, y: Any, weight: np.ndarray | None, model: Any) -> t
         sizes = (Y * c[:, None]).sum(axis=0)
         present = sizes > 0
         c = c * (Y @ np.where(present, c.sum() / (present.sum() * np.where(present, sizes, 1)), 0))
+    given = model.penalize_intercept if model.fit_intercept else None
+    own = LONG(model.alpha if given is True else 0.0 if given is False or given is None else given)
     X = X.astype(LONG)
-    size = np.abs(X).max(axis=0, initial=0)
+    shift = X.mean(axis=0) if model.fit_intercept and own == 0 else np.zeros(X.shape[1], dtype=LONG)
+    columns = X - shift
+    size = np.abs(columns).max(axis=0, initial=0)
     size = np.where(size > 0, size, 1)
     K, D = model.coef_.shape
     precision = np.full((K, D), LONG(model.alpha)) / size**2
-    columns, theta = X / size, model.coef_.astype(LONG) * size
+    columns, theta = columns / size, model.coef_.astype(LONG) * size
     if model.fit_intercept:
-        given = model.penalize_intercept
-        own = LONG(model.alpha if given is True else 0.0 if given is False else given)
         columns = np.column_stack([columns, np.ones(len(X), dtype=LONG)])
         precision = np.column_stack([precision, np.full(K, own)])
-        theta = np.column_stack([theta, model.intercept_.astype(LONG)])
+        theta = np.column_stack([theta, model.intercept_.astype(LONG) + model.coef_.astype(LONG) @ shift])
     return Objective(columns, Y, c, precision), theta
 
 
-def least_objective(X: np.ndarray, y: Any, weight: np.ndarray | None, model: Any) -> Any:
-    """Return J* of the problem of a fitted SoftmaxRegression, or None where it cannot be had."""
+def true_gap(X: np.ndarray, y: Any, weight: np.ndarray | None, model: Any) -> float | None:
+    """Return J - J* at the coefficients of a fitted SoftmaxRegression, or None where J* cannot be had."""
     if not EXTENDED:
         return None
     J, theta = objective(X, y, weight, model)
-    found = J.least()
-    return found if found is not None else J.least(theta)
+    found = [least for least in (J.least(), J.least(theta)) if least is not None]
+    return float(J.value(theta) - min(found)) if found else None

@@ -31,7 +31,7 @@ from posteriori.softmax.structured import structured_posterior
 from posteriori.solvers.automatic import Automatic
 from posteriori.solvers.newton import forms_hessian
 from posteriori.solvers.problem import PosteriorProblem
-from posteriori.solvers.solution import Status, run
+from posteriori.solvers.solution import Solution, Status, run
 
 __all__ = ["ArdPrior", "Evidence", "EvidencePoint", "EvidencePrior", "SearchedPrior", "maximise_evidence"]
 
@@ -264,7 +264,7 @@ class SearchedPrior(ABC):
             best, status, _ = run(Automatic().steps(objective, theta, 1e-9), settings.max_iter, settings.report)
             theta = best.theta
             if status is Status.INTERRUPTED:
-                return _interrupted(objective, theta)
+                return _interrupted(objective, theta, settings.tol)
         if structure != "full":
             return _fixed_point(likelihood, groups, settings, structure, u, theta)
         return _highest_evidence(likelihood, groups, settings, u, theta)
@@ -333,7 +333,7 @@ def _highest_evidence(
     except KeyboardInterrupt:
         if evidence.found is None:
             raise
-        return _interrupted(objective_at(evidence.path[-1].u), evidence.theta, evidence.path)
+        return _interrupted(objective_at(evidence.path[-1].u), evidence.theta, settings.tol, evidence.path)
     objective, found = objective_at(evidence.path[-1].u), evidence.found
     assert found is not None
     # the mode of the search will do if its own Hessian says that it is close enough to the optimum
@@ -341,7 +341,7 @@ def _highest_evidence(
     value, gradient = objective.value_gradient(theta)
     gap = 0.5 * float(np.vdot(gradient, found.posterior.solve(gradient)))
     if gap <= settings.tol * abs(value):
-        solution = certified(objective, theta, Status.CONVERGED, gap, len(evidence.path))
+        solution = _certified(objective, theta, Status.CONVERGED, gap, settings.tol, len(evidence.path))
         return Mode(objective, theta, solution, found, evidence.path, converged)
     mode = find_mode(objective, settings, theta)
     at_mode = found if np.array_equal(mode.theta, theta) else None
@@ -376,8 +376,18 @@ def _fixed_point(
     return Mode(mode.objective, theta, mode.solution, evidence_converged=converged)
 
 
-def _interrupted(objective: SoftmaxObjective, theta: np.ndarray, path: list[EvidencePoint] | None = None) -> Mode:
+def _certified(
+    objective: SoftmaxObjective, theta: np.ndarray, status: Status, decrement: float, tol: float, n_iter: int
+) -> Solution:
+    """The record of a mode that the search itself found."""
+    _, bound = objective.certificate.bounded(theta)
+    return certified(objective, theta, status, decrement, bound, tol=tol, trace=[], n_iter=n_iter)
+
+
+def _interrupted(
+    objective: SoftmaxObjective, theta: np.ndarray, tol: float, path: list[EvidencePoint] | None = None
+) -> Mode:
     """The state of a search that was interrupted."""
-    solution = certified(objective, theta, Status.INTERRUPTED, float("inf"), 0)
+    solution = _certified(objective, theta, Status.INTERRUPTED, float("inf"), tol, 0)
     converged = None if path is None else False
     return Mode(objective, theta, solution, None, path or [], converged)

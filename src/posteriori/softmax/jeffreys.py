@@ -43,11 +43,13 @@ class JeffreysPrior:
         problem = JeffreysProblem(objective)
         steps = fisher_scoring(problem, np.zeros(likelihood.shape), settings.tol)
         best, status, trace = run(steps, settings.max_iter, settings.report)
-        solution = Solution(
-            status=status,
+        solution = Solution.ended(
+            status,
             objective=best.objective,
             gradient_norm=trace[-1].gradient_norm,
-            gap=float("inf") if best.gap is None else best.gap,
+            gap=float("inf") if best.gap is None else max(best.gap, 0.0),
+            tol=settings.tol,
+            rounding=objective.rounding(best.theta) + np.finfo(float).eps * abs(best.objective),
             gap_bound=None,
             n_iter=len(trace) - 1,
             n_passes=objective.blocks.n_passes,

@@ -75,30 +75,28 @@ def find_mode(objective: SoftmaxObjective, settings: SolveSettings, start: np.nd
     options = {"rng": np.random.default_rng(seed_from(settings.random_state))} if solver.random else {}
     theta = np.zeros(objective.shape) if start is None else start
     best, status, trace = run(solver.steps(objective, theta, tol, **options), max_iter, settings.report)
-    n_iter = len(trace) - 1
-    theta, gap, bound, separation = best.theta, best.gap, None, None
-    if status is not Status.INTERRUPTED:
-        if status is not Status.CONVERGED or gap is None:
-            gap = newton_direction(objective, theta, objective.value_gradient(theta)[1]).decrement
-            if status is Status.ITERATION_LIMIT and gap <= tol * abs(objective.value_gradient(theta)[0]):
-                status = Status.CONVERGED
+    theta, decrement, bound, separation = best.theta, best.gap, None, None
+    if status is Status.INTERRUPTED:
+        decrement = np.inf if decrement is None else decrement
+    else:
+        if decrement is None:
+            decrement = _decrement(objective, theta)
         if (recession := _recession(objective, theta)) is not None:
             status = Status.SEPARATED
             separation = separated_classes(objective.blocks, recession, np.sqrt(objective.observed.variance))
         else:
-            theta, bound = _bounded(objective, theta)
+            theta, bound = objective.certificate.bounded(theta)
+    last = objective.value_gradient(theta)[0]
     theta = objective.certificate.least_norm(theta)
-    value, gradient = objective.value_gradient(theta)
-    norm = float(np.linalg.norm(gradient))
-    trace.append(TraceEntry(value, norm, gap))
-    solution = Solution(
-        status=status,
-        objective=value,
-        gradient_norm=norm,
-        gap=float("inf") if gap is None else gap,
-        gap_bound=bound,
-        n_iter=n_iter,
-        n_passes=objective.blocks.n_passes,
+    value = objective.value_gradient(theta)[0]
+    solution = certified(
+        objective,
+        theta,
+        status,
+        decrement + max(value - best.objective, 0.0),  # with what the last changes cost
+        None if bound is None else bound + max(value - last, 0.0),
+        tol=tol,
+        n_iter=len(trace) - 1,
         trace=trace,
         separation=separation,
         seconds=perf_counter() - settings.began,
@@ -106,20 +104,41 @@ def find_mode(objective: SoftmaxObjective, settings: SolveSettings, start: np.nd
     return Mode(objective, theta, solution)
 
 
-def certified(objective: SoftmaxObjective, theta: np.ndarray, status: Status, gap: float, n_iter: int) -> Solution:
-    """The solution at parameters that were found by other means than a solver."""
+def certified(
+    objective: SoftmaxObjective,
+    theta: np.ndarray,
+    status: Status,
+    decrement: float,
+    bound: float | None,
+    *,
+    tol: float,
+    trace: list[TraceEntry],
+    **others: Any,
+) -> Solution:
+    """The record of a solve that ended at theta, where Newton's equation estimates J - J* by the decrement.
+
+    Whether it converged follows from what is known of J there, and not from what the solver says.
+    """
     value, gradient = objective.value_gradient(theta)
-    norm = float(np.linalg.norm(gradient))
-    return Solution(
-        status=status,
+    gap, norm = objective.certificate.gap(decrement, gradient, bound), float(np.linalg.norm(gradient))
+    return Solution.ended(
+        status,
         objective=value,
         gradient_norm=norm,
         gap=gap,
-        gap_bound=objective.certificate.gap_bound(gradient),
-        n_iter=n_iter,
+        gap_bound=bound,
+        tol=tol,
+        rounding=objective.rounding(theta),
         n_passes=objective.blocks.n_passes,
-        trace=[TraceEntry(value, norm, gap)],
+        trace=[*trace, TraceEntry(value, norm, gap)],
+        **others,
     )
+
+
+def _decrement(objective: SoftmaxObjective, theta: np.ndarray) -> float:
+    """Newton's decrement at theta, infinite where no curvature was found."""
+    step = newton_direction(objective, theta, objective.value_gradient(theta)[1])
+    return np.inf if step.flat else step.decrement
 
 
 def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | None:
@@ -134,14 +153,3 @@ def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | N
         if step.decrement <= 1e-14 * abs(now.objective):
             break
     return None
-
-
-def _bounded(objective: SoftmaxObjective, theta: np.ndarray) -> tuple[np.ndarray, float | None]:
-    """theta with its free intercepts solved for, and the rigorous bound on J - J* there."""
-    if objective.has_intercept and not objective.precision[:, -1].any():
-        settled = objective.certificate.settle_intercepts(theta)
-        if settled is None:
-            return theta, None
-        theta = settled
-    _, gradient = objective.value_gradient(theta)
-    return theta, objective.certificate.gap_bound(gradient)

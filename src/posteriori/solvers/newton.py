@@ -68,11 +68,12 @@ class Newton(Solver):
         if not np.isfinite(now.value):
             yield Iterate(*now)
         thorough = exact or ends_with_a_full_step(problem)
+        certifies = exact or not forms_hessian(problem)  # products may miss what the Hessian itself would show
         rtol, gap_before, n_left = 0.3, np.inf, None
         while True:
             step = directions.at(now, rtol, 0.05 * tol)
             gap = step.decrement
-            yield Iterate(*now, gap)
+            yield Iterate(*now, gap if certifies and not step.flat else None, gap)
             if n_left is None and problem.certificate.separated(now.theta, step.direction) is not None:
                 n_left = _LAST_STEPS
             if n_left is not None:  # the optimum lies at infinity: a few steps towards it, and no more
@@ -80,7 +81,7 @@ class Newton(Solver):
                 if n_left == 0:
                     return Status.SEPARATED
             elif gap <= max(tol, _ROUNDING) * abs(now.value):
-                ended, now = yield from _end(directions, now, step, thorough)
+                ended, now = yield from _end(directions, now, step, thorough, certifies)
                 if ended:
                     return Status.CONVERGED
                 gap_before = gap
@@ -119,7 +120,7 @@ class _Directions:
             return step
         # so far out that the curvature says nothing
         safe = self.precondition.safe()(now.gradient)
-        return NewtonStep(-safe, 0.5 * float(np.vdot(now.gradient, safe)), 1)
+        return NewtonStep(-safe, 0.5 * float(np.vdot(now.gradient, safe)), 1, flat=True)
 
     def full_step(self, now: NewtonPoint, step: NewtonStep) -> tuple[NewtonPoint, float] | None:
         """The step solved to many digits and taken, and the decrement left there; None if J cannot fall any more."""
@@ -154,7 +155,7 @@ class _Directions:
 
 
 def _end(
-    directions: _Directions, now: NewtonPoint, step: NewtonStep, thorough: bool
+    directions: _Directions, now: NewtonPoint, step: NewtonStep, thorough: bool, certifies: bool
 ) -> Generator[Iterate, None, tuple[bool, NewtonPoint]]:
     """End where the decrement is within the tolerance, after one more step if that is cheap: whether it ended, where.
 
@@ -164,7 +165,8 @@ def _end(
     if found is None:
         return True, now
     now, left = found
-    yield Iterate(*now, min(step.decrement, left))
+    gap = min(step.decrement, left)
+    yield Iterate(*now, gap if certifies else None, gap)
     return left <= max(0.05 * step.decrement, _ROUNDING * abs(now.value)), now
 
 
