@@ -1,1 +1,1 @@
-"""Data and numbers that nobody prepared: does everything hold, or say clearly why it does not?"""
+"""Data and numbers that nobody prepared: everything holds, or says clearly why it does not."""

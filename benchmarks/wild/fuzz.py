@@ -1,7 +1,7 @@
 """Random hard problems through the Python API: each ends in values with the right properties, or in a clear sentence.
 
 `python -m benchmarks wild-fuzz --cases 5000 --seed 0`. Every case runs in a worker process with a limit of CPU time; a
-worker that dies is replaced. A failure prints the line that repeats it: `python -m benchmarks wild-fuzz --seed S --case N`.
+worker that dies is replaced. A failure prints the line that repeats it: `wild-fuzz --seed S --case N`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,22 @@ from benchmarks.wild.hard_problems import Problem, problem
 
 LIMIT = 30.0
 """Seconds of CPU that a case may take."""
-LINES = {"right": "right", "refused": "refused with a sentence", "wrong": "wrong", "crashed": "crashed", "hang": "over 30 s"}
+LINES = {
+    "right": "right",
+    "refused": "refused with a sentence",
+    "wrong": "wrong",
+    "crashed": "crashed",
+    "hang": "over 30 s",
+}
 
 NOTES = """\
-Random hard problems through the Python API (`benchmarks/wild/hard_problems.py`): shapes from 1 row, to 3,000 columns and
-200 classes; columns repeated, collinear, constant, far from zero and in units from 1e-300 to 1e300; labels that are
-separable, rare, soft, of classes without rows; weights from 1e-300 to 1e300; every container, solver, prior, approximation
-and classifier; then every method that predicts. "refused" is an error that says in a sentence what is wrong; "wrong" a
-property that does not hold (probabilities that are finite and sum to one, a certificate that claims no more than is true);
-"crashed" any other error; "over 30 s" of CPU time; "leaked" warnings of a class that is not of posteriori or
-scikit-learn."""
+Random hard problems through the Python API (`benchmarks/wild/hard_problems.py`): shapes from 1 row, to 3,000 columns
+and 200 classes; columns repeated, collinear, constant, far from zero and in units from 1e-300 to 1e300; labels that are
+separable, rare, soft, of classes without rows; weights from 1e-300 to 1e300; every container, solver, prior,
+approximation and classifier; then every method that predicts. "refused" is an error that says in a sentence what is
+wrong; "wrong" a property that does not hold (probabilities that are finite and sum to one, a certificate that claims no
+more than is true); "crashed" any other error; "over 30 s" of CPU time; "leaked" warnings of a class that is not of
+posteriori or scikit-learn."""
 HEADER = ("seed", "cases", "right", "refused", "wrong", "crashed", "over 30 s", "leaked", "CPU minutes")
 
 
@@ -94,7 +100,7 @@ def tried(given: Problem, refusals: list[str]) -> tuple[str, str]:
         properties.check_certificate(given, model)
         calls = [*properties.of_model(model)]
         calls += [each for X in given.new for each in properties.of_rows(model, X, properties.n_rows(X))]
-        for step, call in calls:  # noqa: B007
+        for step, call in calls:
             try:
                 call()
             except Exception as error:
@@ -198,7 +204,8 @@ def run(out: Path | None, cases: int, seed: int, jobs: int, only: int | None = N
         reasons.update(anonymous(each) for each in outcome.refusals)
         if outcome.failed:
             again = f"python -m benchmarks wild-fuzz --seed {seed} --case {outcome.number}"
-            print(f"{outcome.end}: {outcome.what} | {'; '.join(outcome.leaked)} | {outcome.words} | {again}", flush=True)
+            leaks = "; ".join(outcome.leaked)
+            print(f"{outcome.end}: {outcome.what} | {leaks} | {outcome.words} | {again}", flush=True)
     line = {"problem": f"seed {seed}", "seed": seed, "cases": cases, "leaked": leaked, "cpu_minutes": cpu / 60}
     line |= {end: ends[end] for end in LINES} | {"reasons": dict(reasons.most_common())}
     print(", ".join(f"{ends[end]} {word}" for end, word in LINES.items()) + f", {leaked} with leaked warnings")
@@ -216,13 +223,14 @@ def anonymous(sentence: str) -> str:
 
 def page(lines: list[dict[str, Any]]) -> str:
     """Return the table of all seeds, and the reasons of refusals."""
-    rows = [
-        [line["seed"], f"{line['cases']:,}", *(f"{line[end]:,}" for end in LINES), line["leaked"], f"{line['cpu_minutes']:.0f}"]
-        for line in lines
-    ]
+    rows = []
+    for line in lines:
+        ends = [f"{line[end]:,}" for end in LINES]
+        rows.append([line["seed"], f"{line['cases']:,}", *ends, line["leaked"], f"{line['cpu_minutes']:.0f}"])
     text = records.markdown("Random hard problems", NOTES, HEADER, rows)
     reasons: Counter[str] = Counter()
     for line in lines:
         reasons.update(line["reasons"])
-    listed = "\n".join(f"| {count:,} | {reason.replace('|', '/')} |" for reason, count in reasons.most_common())
-    return f"{text}\nRefusals, of fits and of single predictions, by reason:\n\n| times | reason |\n| --- | --- |\n{listed}\n"
+    listed = "".join(f"| {count:,} | {reason.replace('|', '/')} |\n" for reason, count in reasons.most_common())
+    head = "Refusals, of fits and of single predictions, by reason:\n\n| times | reason |\n| --- | --- |\n"
+    return f"{text}\n{head}{listed}"

@@ -1,7 +1,7 @@
 """Random hard problems: an estimator, rows to fit and rows to predict, all from one seed and one number.
 
-Each problem is a random shape, a random kind of features that random troubles have befallen (columns repeated, constant,
-far from zero, in absurd units), random labels and weights, in a random container, and a random estimator.
+Each problem is a random shape, a random kind of features that random troubles have befallen (columns repeated,
+constant, far from zero, in absurd units), random labels and weights, in a random container, and a random estimator.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def problem(seed: int, number: int, quick: bool = False) -> Problem:
     if chance(rng, 0.05):
         return messy_table(rng)
     kind = pick(rng, ESTIMATORS if not quick else [name for name in ESTIMATORS if name != "gp"])
-    N, D, K = SHAPES[pick(rng, ["tiny"] * 5 + (["small"] * 2 if kind == "gp" else LARGER if not quick else ["small"]))](rng)
+    larger = ["small"] if quick or kind == "gp" else LARGER
+    N, D, K = SHAPES[pick(rng, ["tiny"] * 5 + larger)](rng)
     if kind == "gp":
         N, D, K = min(N, 60), min(D, 6), min(K, 4)
     words = [f"{N} x {D}, K={K}"]
@@ -65,9 +66,23 @@ def problem(seed: int, number: int, quick: bool = False) -> Problem:
     y, declared = labels(rng, X, K, words)
     weight = weights(rng, N, words)
     model = MODELS[kind](rng, declared, words)
+    X = affordable(model, X, K, words)
     kept, X = contained(rng, X, words)
     new = [kept(X[: min(N, 50)]), kept(X[:1]), kept(moved(rng, X[: min(N, 20)]))]
     return Problem(words, model, kept(X), y, weight, new, K, X)
+
+
+def affordable(model: Any, X: np.ndarray, K: int, words: list[str]) -> np.ndarray:
+    """Return fewer columns where a matrix of all of them was asked for by name, and would take minutes."""
+    asked = {getattr(part, name, "") for part in (model, getattr(model, "estimator", None)) for name in ASKED_BY_NAME}
+    most = MOST_COEFFICIENTS // K if asked & {"full", "tied", "variational", "importance"} else X.shape[1]
+    if X.shape[1] > most:
+        words.append(f"{most} columns")
+    return X[:, :most]
+
+
+MOST_COEFFICIENTS = 1500
+ASKED_BY_NAME = ("covariance", "posterior", "approximation")
 
 
 # Shapes
@@ -292,7 +307,8 @@ def bayes(rng: Rng, declared: Any, words: list[str]) -> Any:
     from posteriori import BayesianSoftmaxRegression, GaussianPrior
 
     number = pick(rng, ALPHAS)
-    prior = pick(rng, ("evidence", "evidence", "ard", "jeffreys", number, GaussianPrior(precision=number, autoscale=True)))
+    scaled = GaussianPrior(precision=number, autoscale=True)
+    prior = pick(rng, ("evidence", "evidence", "ard", "jeffreys", number, scaled))
     options = {
         "prior": prior,
         "approximation": pick(rng, ("auto", "auto", "laplace", "variational", "importance")),
@@ -321,8 +337,11 @@ def gaussian(rng: Rng, declared: Any, words: list[str]) -> Any:
     if estimate != "mle":
         options["prior"] = pick(
             rng,
-            ("predictive", "predictive", "evidence", NormalInverseWishartPrior(), NormalInverseWishartPrior(kappa=1e-8))
-            + (RidgePrior(), RidgePrior(strength=1e-12), RidgePrior(strength=1e12)),
+            (
+                *("predictive", "predictive", "evidence"),
+                *(NormalInverseWishartPrior(), NormalInverseWishartPrior(kappa=1e-8)),
+                *(RidgePrior(), RidgePrior(strength=1e-12), RidgePrior(strength=1e12)),
+            ),
         )
     return described(GaussianClassifier, words, **options, classes=declared, n_jobs=1)
 
@@ -364,8 +383,9 @@ MODELS = {"softmax": softmax, "bayes": bayes, "gaussian": gaussian, "gp": gp, "m
 def messy_table(rng: Rng) -> Problem:
     """Return a table of mixed columns, and a pipeline that encodes it."""
     import pandas as pd
-    from posteriori import TableEncoder
     from sklearn.pipeline import make_pipeline
+
+    from posteriori import TableEncoder
 
     N, K = int(rng.integers(2, 120)), int(rng.integers(2, 6))
     words = [f"table of {N}, K={K}"]

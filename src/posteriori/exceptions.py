@@ -6,6 +6,7 @@ __all__ = [
     "ApproximationWarning",
     "ConvergenceWarning",
     "SeparationWarning",
+    "SingularError",
     "SingularWarning",
     "StorageError",
     "StorageWarning",
@@ -22,6 +23,10 @@ class ApproximationWarning(UserWarning):
 
 class SingularWarning(UserWarning):
     """A covariance has no inverse: too few rows for its features, or a feature that is constant within a class."""
+
+
+class SingularError(ValueError):
+    """A matrix that must have an inverse has none, so far as numbers of 16 digits can tell."""
 
 
 class StorageError(ValueError):

@@ -9,7 +9,7 @@ from benchmarks.wild.reference import EXTENDED, objective
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posteriori import LBFGS, Newton, Solution, SoftmaxRegression, Status
+from posteriori import LBFGS, Newton, SoftmaxRegression, Solution, Status
 
 SOLVERS = {
     "auto": "auto",

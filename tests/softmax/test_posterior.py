@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from tests.slow import quick_first
 
+from posteriori.exceptions import SingularError
 from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior
 
@@ -168,7 +169,7 @@ def test_without_a_prior_classes_sum_to_zero(K):
 
 
 def test_an_indefinite_precision_is_refused():
-    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+    with pytest.raises(SingularError, match="Use a stronger prior"):
         FullPosterior(np.zeros((2, 2)), np.diag([1.0, 1.0, 1.0, -1.0]), np.eye(2))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack
 
-__all__ = ["cholesky", "factored_spd", "inverse_spd", "null_space"]
+__all__ = ["cholesky", "factored_spd", "inverse_pd", "inverse_spd", "null_space"]
 
 
 def cholesky(M: np.ndarray) -> np.ndarray:
@@ -68,6 +68,20 @@ def inverse_spd(M: np.ndarray, ridge: float = 1e-10) -> np.ndarray:
     inverse *= scale
     inverse *= scale[:, None]
     return inverse
+
+
+def inverse_pd(M: np.ndarray) -> np.ndarray:
+    """Inverse of a positive definite matrix in whatever units, to all digits that it has; an error for others.
+
+    >>> inverse_pd(np.array([[2e-200, 0.0], [0.0, 4e200]])).diagonal()
+    array([5.0e+199, 2.5e-201])
+    """
+    size = np.sqrt(np.abs(M.diagonal()))
+    size = np.where(size > 0, size, 1.0)
+    lower, _ = lapack.dpotri(cholesky(M / size / size[:, None]), lower=1, overwrite_c=1)
+    inverse = lower + lower.T
+    inverse[np.diag_indices_from(inverse)] *= 0.5
+    return inverse / size / size[:, None]
 
 
 def null_space(M: np.ndarray, rtol: float = 1e-11) -> np.ndarray:

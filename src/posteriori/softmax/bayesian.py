@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.uncertainty import Uncertainty
+from posteriori.maths.linalg import inverse_pd
 from posteriori.parameters import numbers_by_class, require_choice, require_count, require_level, seed_from
 from posteriori.rows.blocks import Blocks
 from posteriori.rows.engines import read_for_fit, read_for_prediction, read_labels, require_in_memory
@@ -244,6 +245,12 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         fitted = self.fitted_
         mean = self._map(X, K, predictive.latent_means, fitted.posterior, fitted.offset, bring_closer=False)
         covariance = self._map(X, K * K, predictive.latent_covariances, fitted.posterior, bring_closer=False)
+        lost = ~(np.isfinite(mean).all(axis=0) & np.isfinite(covariance).all(axis=0))
+        if lost.any():
+            raise ValueError(
+                f"Row {int(lost.argmax())} of X (counted from 0) is so far from the rows of the fit that the "
+                "covariance of its logits is not a finite number: leave it out. predict_proba has its probabilities."
+            )
         return mean.T, covariance.T.reshape(-1, K, K)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -317,13 +324,13 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         mean = self.fitted_.mean(self.n_features_in_)
         covariance = self.covariance_
         try:
-            np.linalg.cholesky(covariance)
+            precision = inverse_pd(covariance)
         except np.linalg.LinAlgError:
             raise ValueError(
-                "as_prior() needs a covariance of full rank: with approximation='importance' use more draws than there "
-                f"are parameters ({len(covariance)}), or another approximation."
+                "as_prior() needs a covariance of full rank. With approximation='importance' use more draws than there "
+                f"are parameters ({len(covariance)}), or another approximation; columns far from zero, or in units far "
+                "apart, should be centred and scaled first."
             ) from None
-        precision = np.linalg.inv(covariance)
         return GaussianPrior(mean=mean, precision=0.5 * (precision + precision.T))
 
     def summary(self, coding: str = "symmetric", level: float = 0.95, reference: Any = None) -> pd.DataFrame:

@@ -53,6 +53,7 @@ class Certificate:
             V = np.where(free, candidate, 0.0)
             found = self.objective.blocks.map_sum(kernels.separation, V)
             if found.spread > least and found.deficit <= slack * found.spread:
+                self.objective.recession = V
                 return V
         return None
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from posteriori.exceptions import SingularError
 from posteriori.softmax.coordinates import CoordinateRule
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings
@@ -73,13 +74,13 @@ class JeffreysProblem:
         self._made: FullPosterior | None = None
 
     def posterior(self, theta: np.ndarray) -> FullPosterior:
-        """N(theta, H_lik^{-1}); raises LinAlgError where the likelihood leaves a direction free."""
+        """N(theta, H_lik^{-1}); raises SingularError where the likelihood leaves a direction free."""
         if self._made is None or not np.array_equal(self._made.mean, theta):
             H = self.problem.curvature.likelihood_hessian(theta, self.basis)
             posterior = FullPosterior(theta.copy(), H, self.basis)
             # what is left of a coefficient's information once the others are known: none, but for rounding
             if (posterior.factor.diagonal() ** 2 < _COLLINEAR * H.diagonal()).any():
-                raise np.linalg.LinAlgError("The information is singular.")
+                raise SingularError("The information is singular: features are collinear, or rows are too few.")
             self._made = posterior
         return self._made
 
@@ -88,7 +89,7 @@ class JeffreysProblem:
         value, gradient = self.problem.value_gradient(theta)
         try:
             posterior = self.posterior(theta)
-        except np.linalg.LinAlgError:
+        except SingularError:
             return np.inf, gradient
         slope = self.problem.curvature.log_det_slope(theta, posterior.packed_forms)
         return value - 0.5 * posterior.log_det, gradient - 0.5 * slope

@@ -19,6 +19,8 @@ from posteriori.softmax.precision import Precision
 
 __all__ = ["LinearLikelihood", "linear_likelihood"]
 
+_FAR = 1e-5
+"""Least spread of a column that is not centred, as a share of its root mean square."""
 _RARE = 0.05
 """Least spread of a column of two values, as a share of their distance: rarer ones are not blown up further."""
 
@@ -84,6 +86,8 @@ def _standard_coordinates(
     spread = np.sqrt(observed.variance if has_intercept else observed.squares / observed.total_weight)
     spread = np.maximum(spread, _RARE * _ranges_of_two_values(blocks, spread))
     centred = has_intercept and not blocks.sparse
+    if not centred:  # sparse columns far from zero stay there: not as far as their digits reach
+        spread = np.maximum(spread, _FAR * np.sqrt(observed.squares / observed.total_weight))
     coordinates = Coordinates.standard(safe, observed, spread, centred)
     return coordinates if has_intercept else Coordinates(scale=coordinates.scale)
 

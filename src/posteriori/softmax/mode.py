@@ -143,8 +143,8 @@ def _decrement(objective: SoftmaxObjective, theta: np.ndarray) -> float:
 
 def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | None:
     """A direction along which J falls without end, if there is one: looked for where Newton's method would go."""
-    if objective.free is None:
-        return None
+    if objective.free is None or objective.recession is not None:
+        return objective.recession
     for now in islice(Newton().steps(objective, theta, 0.0), 30):
         step = newton_direction(objective, now.theta, now.gradient)
         found = objective.certificate.separated(now.theta, step.direction)

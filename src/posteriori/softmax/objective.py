@@ -87,6 +87,8 @@ class SoftmaxObjective:
         self._row_values = row_values(blocks, self.shape[0])
         self._sums_cancel = False  # once the loss is a small difference of large sums, it is summed row by row
         self._evaluated = _NOWHERE
+        self.recession: np.ndarray | None = None
+        """A direction along which J falls without end, once one was found."""
         self._samples: dict[tuple[int, bool], SoftmaxObjective] = {}
 
     @property

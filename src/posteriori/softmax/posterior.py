@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
+from posteriori.exceptions import SingularError
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_at_nodes, logits_in_basis, normal_nodes
 from posteriori.maths.linalg import cholesky
 from posteriori.maths.quadratic import packed_forms
@@ -89,8 +90,10 @@ class FullPosterior:
         try:
             self.factor = cholesky(H)
         except np.linalg.LinAlgError:
-            raise np.linalg.LinAlgError(
-                "The posterior precision is not positive definite: the prior is improper."
+            raise SingularError(
+                "The posterior has no finite covariance, so far as numbers of 16 digits can tell: some combination of "
+                "coefficients is determined neither by the rows nor, beside them, by the prior. Use a stronger prior "
+                "(a larger precision, or prior='evidence'), or remove columns that repeat others."
             ) from None
 
     def about(self, mean: np.ndarray) -> FullPosterior:
@@ -139,7 +142,10 @@ class FullPosterior:
     @cached_property
     def _common_covariance(self) -> np.ndarray | None:
         """K times the covariance of one vector added to every class, (D', D')."""
-        return None if self.common is None else np.linalg.inv(self.common)
+        if self.common is None:
+            return None
+        inverse_root = solve_triangular(_root_of(self.common), np.eye(len(self.common)), lower=True)
+        return inverse_root.T @ inverse_root
 
     def covariance(self) -> np.ndarray:
         K, J = self.basis.shape
@@ -207,6 +213,19 @@ class FullPosterior:
         return logits_at_nodes(F, reference_covariance(self.pair_variances(X), len(self.mean)), nodes)
 
 
+def _root_of(precision: np.ndarray) -> np.ndarray:
+    """The lower factor of the prior's precision of one class, by way of a unit diagonal, whatever the units."""
+    size = np.sqrt(precision.diagonal())
+    try:
+        return cholesky(precision / size / size[:, None]) * size[:, None]
+    except np.linalg.LinAlgError:
+        raise SingularError(
+            "The prior's covariance has no inverse, so far as numbers of 16 digits can tell: the origin of some column "
+            "is too far from its values for a prior so weak. Use a stronger prior, centre the columns, or use "
+            "GaussianPrior(autoscale=True)."
+        ) from None
+
+
 class _BasisPosterior(ABC):
     """Logits independent in one basis U (K, J) for all rows."""
 
@@ -259,7 +278,7 @@ class KroneckerPosterior(_BasisPosterior):
         self.mean = mean
         self.levels, self.latent_basis = np.linalg.eigh(A)
         self.levels = np.maximum(self.levels, 0.0)
-        root = np.linalg.cholesky(common)
+        root = _root_of(common)
         self._log_det_common = 2.0 * float(np.log(root.diagonal()).sum())
         half = solve_triangular(root, G, lower=True)
         self.spread, E = np.linalg.eigh(solve_triangular(root, half.T, lower=True))

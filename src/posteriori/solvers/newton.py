@@ -25,6 +25,8 @@ _THOROUGH = 1e7
 """Parameters times rows up to which a last step is taken, and solved for to many digits: it costs little."""
 _ROUNDING = 1e-15
 """Share of J below which a decrement says nothing."""
+_NEGLIGIBLE = 1e-13
+"""Share of a feature's curvature below which its prior counts as flat."""
 _LAST_STEPS = 4
 """Steps still taken once separation is proven, so that the parameters returned do separate the classes."""
 
@@ -210,10 +212,11 @@ def newton_step(problem: CurvedProblem, theta: np.ndarray, gradient: np.ndarray)
     """-H^{-1} g from the Hessian itself, and the decrement 1/2 g^T H^{-1} g."""
     H = problem.hessian(theta)
     K, D = problem.shape
-    flat = problem.precision.sum(axis=0) == 0
+    curvature = H.diagonal().reshape(K, D).mean(axis=0)
+    flat = problem.precision.mean(axis=0) <= _NEGLIGIBLE * curvature
     if flat.any():
         # one vector added to every class changes nothing there: any curvature along it will do
-        tau = np.where(flat, np.maximum(H.diagonal().reshape(K, D).mean(axis=0), np.finfo(float).tiny), 0.0)
+        tau = np.where(flat, np.maximum(curvature, np.finfo(float).tiny), 0.0)
         i = np.arange(D)
         H.reshape(K, D, K, D)[:, i, :, i] += tau[:, None, None]
     solve = factored_spd(H)
