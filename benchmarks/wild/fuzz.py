@@ -75,7 +75,7 @@ def case(seed: int, number: int, limit: float = LIMIT, quick: bool = False) -> O
     try:
         with properties.leaks() as leaked:
             given = problem(seed, number, quick)
-            end, what = tried(given, refusals)
+            end, what = tried(given, refusals, by_reference=not quick)
     except properties.OutOfTime:
         end, what = "hang", place(traceback.format_exc())
     finally:
@@ -85,7 +85,7 @@ def case(seed: int, number: int, limit: float = LIMIT, quick: bool = False) -> O
     return Outcome(number, end, what, words, sorted(set(leaked)), refusals, time.process_time() - began)
 
 
-def tried(given: Problem, refusals: list[str]) -> tuple[str, str]:
+def tried(given: Problem, refusals: list[str], *, by_reference: bool) -> tuple[str, str]:
     """Fit and predict by every method; return how that ended, and where."""
     step = "fit"
     try:
@@ -97,7 +97,7 @@ def tried(given: Problem, refusals: list[str]) -> tuple[str, str]:
             refusals.append(f"fit: {type(error).__name__}: {error}")
             return "refused", str(error)
         step = "certificate"
-        properties.check_certificate(given, model)
+        properties.check_certificate(given, model, by_reference)
         calls = [*properties.of_model(model)]
         calls += [each for X in given.new for each in properties.of_rows(model, X, properties.n_rows(X))]
         for step, call in calls:

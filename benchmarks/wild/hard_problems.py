@@ -52,12 +52,12 @@ def chance(rng: Rng, p: float) -> bool:
 
 
 def problem(seed: int, number: int, quick: bool = False) -> Problem:
-    """Return the problem of this number; with `quick`, of small shapes and without Gaussian processes."""
+    """Return the problem of this number; with `quick`, a tiny one and without Gaussian processes."""
     rng = np.random.default_rng([seed, number])
     if chance(rng, 0.05):
         return messy_table(rng)
     kind = pick(rng, ESTIMATORS if not quick else [name for name in ESTIMATORS if name != "gp"])
-    larger = ["small"] if quick or kind == "gp" else LARGER
+    larger = [] if quick else ["small"] if kind == "gp" else LARGER
     N, D, K = SHAPES[pick(rng, ["tiny"] * 5 + larger)](rng)
     if kind == "gp":
         N, D, K = min(N, 60), min(D, 6), min(K, 4)

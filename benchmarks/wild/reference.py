@@ -130,7 +130,9 @@ def objective(X: np.ndarray, y: Any, weight: np.ndarray | None, model: Any) -> t
     if model.class_weight == "balanced":
         sizes = (Y * c[:, None]).sum(axis=0)
         present = sizes > 0
-        c = c * (Y @ np.where(present, c.sum() / (present.sum() * np.where(present, sizes, 1)), 0))
+        weighted = Y * np.where(present, c.sum() / (present.sum() * np.where(present, sizes, 1)), 0)
+        total = weighted.sum(axis=1)
+        Y, c = weighted / np.where(total > 0, total, 1)[:, None], c * total
     given = model.penalize_intercept if model.fit_intercept else None
     own = LONG(model.alpha if given is True else 0.0 if given is False or given is None else given)
     X = X.astype(LONG)

@@ -81,7 +81,11 @@ def inverse_pd(M: np.ndarray) -> np.ndarray:
     lower, _ = lapack.dpotri(cholesky(M / size / size[:, None]), lower=1, overwrite_c=1)
     inverse = lower + lower.T
     inverse[np.diag_indices_from(inverse)] *= 0.5
-    return inverse / size / size[:, None]
+    with np.errstate(over="ignore", under="ignore"):
+        inverse = inverse / size / size[:, None]
+    if not np.isfinite(inverse).all():
+        raise np.linalg.LinAlgError("The inverse is beyond the range of numbers.")
+    return inverse
 
 
 def null_space(M: np.ndarray, rtol: float = 1e-11) -> np.ndarray:

@@ -43,6 +43,8 @@ _MODE_TOL = 1e-9
 """Relative decrement to which modes are found: determinants move with the mode, J only with its square."""
 _LEAST_TOL = 1e-13
 """The smallest relative decrement that can be reached."""
+_MOST_FLOPS = 1e12
+"""Operations that a search may cost; it looks at 8 priors in any case."""
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""
 
@@ -167,10 +169,13 @@ def maximise_evidence(evidence: Evidence, u: np.ndarray, bounds: Bounds | None =
     if bounds is None:
         bounds = np.full(u.size, LOWEST), np.full(u.size, HIGHEST)
     u = np.clip(u, *bounds)
-    return _climb_few(evidence, u, bounds) if u.size <= 2 else _climb_all(evidence, u, bounds)
+    affordable = int(_MOST_FLOPS / max(2.0 * evidence.theta.size**3, 1.0))  # each factors matrices of all coefficients
+    if u.size <= 2:
+        return _climb_few(evidence, u, bounds, int(np.clip(affordable, 8, 40)))
+    return _climb_all(evidence, u, bounds, int(np.clip(affordable, 8, 60)))
 
 
-def _climb_few(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int = 40) -> bool:
+def _climb_few(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int) -> bool:
     """Climb over one or two log-precisions: Broyden's method on the ratios, which is the secant method for one."""
     point = best = evidence(u)
     # the ratio's steepness: one where rows are many and the weights hardly move, less where they follow the prior
@@ -208,7 +213,7 @@ def _broyden_step(point: EvidencePoint, steepness: np.ndarray, bounds: Bounds) -
     return np.clip(point.u + np.clip(step, -5.0, 5.0), lower, upper) - point.u, free
 
 
-def _climb_all(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int = 60) -> bool:
+def _climb_all(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int) -> bool:
     """Climb over many log-precisions: MacKay's fixed point for a few rounds, then quasi-Newton steps."""
     best = -np.inf
     for _ in range(5):

@@ -13,7 +13,7 @@ import numpy as np
 from posteriori.parameters import seed_from
 from posteriori.softmax.certificate import separated_classes
 from posteriori.softmax.objective import SoftmaxObjective
-from posteriori.solvers.newton import Newton, newton_direction
+from posteriori.solvers.newton import Newton, affords_hessian, forms_hessian, newton_direction, newton_step
 from posteriori.solvers.solution import Iterate, Solution, Status, TraceEntry, run
 from posteriori.solvers.solver import Solver
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from posteriori.softmax.posterior import FullPosterior
 
 __all__ = ["Mode", "SolveSettings", "certified", "find_mode"]
+
+_LAST_STEPS = 30
+"""Newton steps by the Hessian itself, where products with it had claimed an optimum that was not there."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,11 @@ def find_mode(objective: SoftmaxObjective, settings: SolveSettings, start: np.nd
             separation = separated_classes(objective.blocks, recession, np.sqrt(objective.observed.variance))
         else:
             theta, bound = objective.certificate.bounded(theta)
+            if _doubtful(objective, theta, decrement, bound, tol):
+                more = run(Newton(exact=True).steps(objective, theta, tol), _LAST_STEPS)
+                best, trace = more[0], [*trace, *more[2]]
+                decrement = _decrement(objective, best.theta, exact=True)
+                theta, bound = objective.certificate.bounded(best.theta)
     last = objective.value_gradient(theta)[0]
     theta = objective.certificate.least_norm(theta)
     value = objective.value_gradient(theta)[0]
@@ -135,10 +143,26 @@ def certified(
     )
 
 
-def _decrement(objective: SoftmaxObjective, theta: np.ndarray) -> float:
-    """Newton's decrement at theta, infinite where no curvature was found."""
-    step = newton_direction(objective, theta, objective.value_gradient(theta)[1])
+def _decrement(objective: SoftmaxObjective, theta: np.ndarray, exact: bool = False) -> float:
+    """Newton's decrement at theta, by the Hessian itself if `exact`; infinite where no curvature was found."""
+    gradient = objective.value_gradient(theta)[1]
+    step = newton_step(objective, theta, gradient) if exact else newton_direction(objective, theta, gradient)
     return np.inf if step.flat else step.decrement
+
+
+def _doubtful(
+    objective: SoftmaxObjective, theta: np.ndarray, decrement: float, bound: float | None, tol: float
+) -> bool:
+    """Whether a decrement from products with the Hessian claims convergence, and the Hessian itself denies it.
+
+    It is asked only where the bound proves nothing, as under a weak prior: there the slow directions are those that
+    products miss.
+    """
+    enough = max(tol * abs(objective.value_gradient(theta)[0]), objective.rounding(theta))
+    claimed = decrement <= enough and not (bound is not None and bound <= enough)
+    if not claimed or forms_hessian(objective) or not affords_hessian(objective):
+        return False
+    return _decrement(objective, theta, exact=True) > enough
 
 
 def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | None:

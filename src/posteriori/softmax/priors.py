@@ -74,7 +74,7 @@ class PriorInCoordinates:
         mean: Any = 0.0 if self.mean is None else coordinates.outward(self.mean)
         if isinstance(self.precision, DiagonalPrecision):
             with np.errstate(over="ignore", under="ignore"):
-                weights = (np.sqrt(self.precision.values[:, :D]) * coordinates.unit) ** 2
+                weights = self.precision.values[:, :D] * coordinates.unit * coordinates.unit
             weights = np.clip(weights, np.finfo(float).tiny, np.finfo(float).max)  # as near as numbers come
             weak = float(self.precision.values[0, D]) if width > D else None
             same = bool(np.allclose(weights, weights.flat[0], rtol=1e-12, atol=0.0))
@@ -323,7 +323,7 @@ def per_coefficient(
     K, D = shape
     values = np.empty((K, D + (intercept is not None)))
     with np.errstate(over="ignore", under="ignore"):
-        values[:, :D] = (np.sqrt(weights) * unit) ** 2
+        values[:, :D] = weights * unit * unit
     if intercept is not None:
         values[:, D] = intercept
     return values

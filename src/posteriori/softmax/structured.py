@@ -15,6 +15,8 @@ FULL_PARAMETERS = 10_000
 """Most parameters K D' of a full posterior."""
 _FULL_FLOPS = 1e12
 """Most multiplications that "auto" spends on a full Hessian."""
+_FACTORS, _FACTOR_FLOPS = 60, 1e11
+"""How often a Hessian is factored in the search for a prior, and the most multiplications that "auto" spends on it."""
 _KRONECKER_SIDE = 4_000
 """Most classes or features of a Kronecker posterior."""
 
@@ -36,10 +38,11 @@ def structure_for(asked: str, N: int, K: int, width: int) -> tuple[str, str]:
                 "hours of computation: use posterior='diagonal', or 'auto'."
             )
         return asked, "as asked"
-    flops = 0.5 * N * ((K - 1) * width) ** 2
-    if size <= 8_000 and flops <= _FULL_FLOPS:
+    side = (K - 1) * width
+    flops, of_factors = 0.5 * N * side**2, _FACTORS * side**3 / 3.0
+    if size <= 8_000 and flops <= _FULL_FLOPS and of_factors <= _FACTOR_FLOPS:
         return "full", f"{size} parameters"
-    why = f"{size} parameters" if size > 8_000 else f"{flops:.1g} multiplications for a full one"
+    why = f"{size} parameters" if size > 8_000 else f"{flops + of_factors:.1g} multiplications for a full one"
     if max(K, width) <= _KRONECKER_SIDE:
         return "kronecker", why
     return "diagonal", why
