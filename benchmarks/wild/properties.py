@@ -199,8 +199,9 @@ def of_model(model: Any) -> Iterator[tuple[str, Callable[[], None]]]:
         "to_softmax": lambda: no_nan(model.to_softmax().coef_),
     }
     for name, call in calls.items():
-        whole = name == "as_prior" and model.coef_.size > MOST_COEFFICIENTS  # the inverse of a matrix of all of them
-        if hasattr(model, name) and not whole:
+        if not hasattr(model, name):
+            continue
+        if name != "as_prior" or model.coef_.size <= MOST_COEFFICIENTS:  # the inverse of a matrix of all of them
             yield name, call
 
 

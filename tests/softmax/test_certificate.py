@@ -76,12 +76,12 @@ def check(number):
 
 @pytest.mark.skipif(not EXTENDED, reason="this machine has no numbers beyond float64")
 def test_a_record_claims_no_more_than_is_true():
-    assert sum(check(number) for number in range(60)) >= 40, "most problems have a finite optimum"
+    assert sum(check(number) for number in range(30)) >= 20, "most problems have a finite optimum"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not EXTENDED, reason="this machine has no numbers beyond float64")
-@pytest.mark.parametrize("start", range(60, 760, 100))
+@pytest.mark.parametrize("start", range(30, 730, 100))
 def test_records_of_many_problems_claim_no_more_than_is_true(start):
     for number in range(start, start + 100):
         check(number)

@@ -129,7 +129,7 @@ class SoftmaxObjective:
     def rounding(self, theta: np.ndarray) -> float:
         """The rounding error of J at theta: that of the numbers which were added up to it."""
         self.value_gradient(theta)
-        return float(np.finfo(float).eps * self._evaluated.summed)
+        return float(8.0 * np.finfo(float).eps * self._evaluated.summed)
 
     def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
         """The product H V at theta, without forming H."""

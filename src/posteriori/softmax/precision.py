@@ -101,7 +101,8 @@ class DiagonalPrecision:
         if self.centre is not None:  # in terms of w . c + b, which has a precision of its own
             g = np.column_stack([g[:, :-1] - g[:, -1:] * self.centre[:-1], g[:, -1]])
         squares = np.zeros_like(g)
-        np.divide(g**2, self.values, out=squares, where=self.values > 0)
+        with np.errstate(over="ignore"):  # beyond the range of numbers it is infinite, which is a bound too
+            np.divide(g**2, self.values, out=squares, where=self.values > 0)
         squares[(self.values == 0) & (g != 0)] = np.inf
         return float(squares.sum())
 
