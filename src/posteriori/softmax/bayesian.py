@@ -23,11 +23,13 @@ from posteriori.rows.target import Target
 from posteriori.softmax import predictive, summary_tables
 from posteriori.softmax.bayesian_settings import bayesian_settings
 from posteriori.softmax.fit import BayesianFit, bayesian_fit, warn_about
+from posteriori.softmax.fit_statistics import FitStatistics
 from posteriori.softmax.fitted import FittedSoftmax
 from posteriori.softmax.label_noise import fit_with_label_noise, require_single_labels
 from posteriori.softmax.likelihood import LinearLikelihood, linear_likelihood
 from posteriori.softmax.priors import GaussianPrior
 from posteriori.softmax.progress import progress
+from posteriori.softmax.sandwich import RowsAgain
 from posteriori.solvers.solution import Status
 from posteriori.solvers.solver import Solver
 from posteriori.threads import one_blas_thread, usable_threads
@@ -52,10 +54,10 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    prior : {"evidence", "ard", "jeffreys"}, number, GaussianPrior or another prior, default "evidence"
-        "evidence" and "ard" choose one precision, or one per feature, for standardised columns; "jeffreys" is Firth's
-        correction; a number is the precision of every weight in the units of the data; any object with the members of
-        `posteriori.softmax.priors.Prior` will do.
+    prior : {"evidence", "ard", "flat", "jeffreys"}, number, GaussianPrior or another prior, default "evidence"
+        "evidence" and "ard" choose one precision, or one per feature, for standardised columns; "flat" is maximum
+        likelihood with its standard errors; "jeffreys" is Firth's correction; a number is the precision of every weight
+        in the units of the data; any object with the members of `posteriori.softmax.priors.Prior` will do.
     approximation : {"auto", "laplace", "variational", "importance"}, default "auto"
     posterior : {"auto", "full", "kronecker", "diagonal"}, default "auto"
         Which covariances are kept; "auto" keeps all while that is affordable.
@@ -80,9 +82,11 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         The mode of the posterior, in the units of the data.
     classes_ : ndarray (K,), sorted
     prior_ : GaussianPrior or None
-        In the units of the data; None for Jeffreys'.
+        In the units of the data; None for "flat" and "jeffreys".
     log_evidence_ : float or None
         None where the prior is improper. With soft labels or weights it is a pseudo-evidence.
+    statistics_ : FitStatistics
+        Log-likelihood at the mode and of the class frequencies, pseudo R^2; with "flat" also AIC and BIC.
     solution_ : BayesianSolution
         The solve for the mode, with the choices of structure, approximation and prior and their reasons.
     label_noise_ : float
@@ -187,7 +191,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         self._store(likelihood, replace(fit, solution=solution), rate, settings.seed)
         if self.solution_.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        warn_about(self.solution_, int(self.n_draws))
+        warn_about(self.solution_, int(self.n_draws), self.classes_, features.names)
         return self
 
     def _store(self, likelihood: LinearLikelihood, fit: BayesianFit, rate: float, seed: int) -> None:
@@ -200,6 +204,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         self.log_evidence_, self.label_noise_ = fit.log_evidence, rate
         self.prior_ = None if fit.prior is None else fit.prior.in_data_units(coordinates, D)
         sizes = likelihood.observed.class_sizes
+        n_parameters = None if fit.prior is not None else (len(theta) - 1) * theta.shape[1]
+        self.statistics_ = FitStatistics(fit.log_likelihood, sizes.copy(), n_parameters, theta.shape[1] > D)
         self.fitted_ = FittedSoftmax(
             coordinates,
             fit.theta,
@@ -302,32 +308,44 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
                 f"The covariance of {K * width} parameters takes {8 * (K * width) ** 2 / 2**30:.1f} GiB: use "
                 "predict_latent or summary, which do not need it."
             )
-        M = self.fitted_.coordinates.outward_matrix(width)
-        blocks = self.fitted_.posterior.covariance().reshape(K, width, K, width)
-        return np.einsum("de,kelf,gf->kdlg", M, blocks, M, optimize=True).reshape(K * width, K * width)
+        return self.fitted_.covariance()
 
     def as_prior(self) -> GaussianPrior:
-        """Today's posterior as tomorrow's prior: its mean and full precision, in the units of the data."""
-        check_fitted(self)
-        if self.prior_ is None:
+        """Today's posterior as tomorrow's prior: its mean and full precision, in the units of the data.
+
+        Under a prior that leaves what all classes share undetermined ("flat", "jeffreys") that gets the precision of
+        an average contrast: nothing that can be observed depends on it.
+        """
+        if check_fitted(self).solution_.status is Status.SEPARATED:
             raise ValueError(
-                "as_prior() needs a proper posterior, and Jeffreys' prior leaves what all classes share undetermined: "
-                "fit with prior='evidence' or a number."
+                "as_prior() needs a posterior, and there is none: classes are separated, so that the likelihood has no "
+                "maximum. Fit with prior='jeffreys', 'evidence' or a number."
             )
-        mean = self.fitted_.mean(self.n_features_in_)
-        covariance = self.covariance_
         try:
-            np.linalg.cholesky(covariance)
+            precision = self.fitted_.precision_matrix()
         except np.linalg.LinAlgError:
             raise ValueError(
                 "as_prior() needs a covariance of full rank: with approximation='importance' use more draws than there "
-                f"are parameters ({len(covariance)}), or another approximation."
+                f"are parameters ({self.fitted_.mode.size}), or another approximation."
             ) from None
-        precision = np.linalg.inv(covariance)
-        return GaussianPrior(mean=mean, precision=0.5 * (precision + precision.T))
+        return GaussianPrior(mean=self.fitted_.mean(self.n_features_in_), precision=precision)
 
-    def summary(self, coding: str = "symmetric", level: float = 0.95, reference: Any = None) -> pd.DataFrame:
+    def summary(
+        self,
+        coding: str = "symmetric",
+        level: float = 0.95,
+        reference: Any = None,
+        *,
+        errors: str = "posterior",
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> pd.DataFrame:
         """Table of coefficients: class, feature, mean, sd, interval, and the probability that the sign is right.
+
+        With a flat prior or robust errors there are also z = mean / sd and its two-sided p-value. Where classes are
+        separated and no prior holds the coefficients back, standard errors are infinite.
 
         Parameters
         ----------
@@ -336,16 +354,61 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
             their mean over classes.
         level : float, default 0.95
         reference : class, optional
+        errors : {"posterior", "HC0", "HC1", "cluster"}, default "posterior"
+            Standard deviations of the posterior; or errors of the mode that hold where the model is wrong, by the
+            sandwich H^{-1} M H^{-1} (`posteriori.softmax.sandwich`): for independent rows, or for groups of rows.
+        X, y, sample_weight : optional
+            The rows of the fit again, for robust errors: the model does not keep them. As in `fit`.
+        groups : array-like (n,) or the name of a column of X, optional
+            The group of each row, for errors="cluster".
         """
-        return summary_tables.summary(check_fitted(self), coding, require_level(level), reference)
+        rows = RowsAgain(X, y, sample_weight, groups)
+        return summary_tables.summary(check_fitted(self), coding, require_level(level), reference, errors, rows)
 
-    def contrast(self, first: Any, second: Any, level: float = 0.95) -> pd.DataFrame:
-        """Table of the coefficients of log p(first) / p(second)."""
-        return summary_tables.contrast(check_fitted(self), first, second, require_level(level))
+    def contrast(
+        self,
+        first: Any,
+        second: Any,
+        level: float = 0.95,
+        *,
+        errors: str = "posterior",
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> pd.DataFrame:
+        """Table of the coefficients of log p(first) / p(second); other arguments as in `summary`."""
+        rows = RowsAgain(X, y, sample_weight, groups)
+        return summary_tables.contrast(check_fitted(self), first, second, require_level(level), errors, rows)
 
-    def marginal_effects(self, X: Any, level: float = 0.95) -> pd.DataFrame:
-        """Average over the rows of d p_k / d x_d, with intervals, by draws from the posterior."""
-        return summary_tables.marginal_effects(check_fitted(self), X, require_level(level))
+    def marginal_effects(
+        self,
+        X: Any,
+        level: float = 0.95,
+        *,
+        at: str = "overall",
+        method: str = "auto",
+        errors: str = "posterior",
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> pd.DataFrame:
+        """Table of the effects d p_k / d x_d: by how much a probability moves per unit of a feature.
+
+        Parameters
+        ----------
+        X : rows
+        level : float, default 0.95
+        at : {"overall", "mean"}, default "overall"
+            The average over the rows, or the effect at their mean.
+        method : {"auto", "draws", "delta"}, default "auto"
+            Errors by draws from the posterior, or by the slopes of the effects at its mean (the delta method): "auto"
+            draws where the prior is proper, and takes slopes with "flat", "jeffreys" and robust errors.
+        errors, y, sample_weight, groups
+            As in `summary`; robust errors need y, and X is then the rows of the fit.
+        """
+        rows = RowsAgain(X, y, sample_weight, groups)
+        return summary_tables.marginal_effects(check_fitted(self), at, method, require_level(level), errors, rows)
 
     def __str__(self) -> str:
         return summary_tables.as_text(self) if hasattr(self, "solution_") else repr(self)

@@ -31,7 +31,7 @@ class JeffreysPrior:
 
     autoscale: ClassVar[bool] = True
     proper: ClassVar[bool] = False
-    note: ClassVar[str] = ""
+    note: ClassVar[str] = "Jeffreys"
 
     def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
         """Standardised columns, for the sake of rounding alone."""

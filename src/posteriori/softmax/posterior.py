@@ -17,9 +17,9 @@ from scipy.linalg import lapack, solve_triangular
 
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_at_nodes, logits_in_basis, normal_nodes
 from posteriori.maths.linalg import cholesky
-from posteriori.maths.quadratic import packed_forms
-from posteriori.rows.products import logits, quadratic_forms, squared
-from posteriori.softmax.pairs import pair_forms, reference_covariance
+from posteriori.rows.products import logits, squared
+from posteriori.softmax.covariance import CovarianceInBasis
+from posteriori.softmax.pairs import contrast_covariance, contrasts, reference_covariance
 
 __all__ = ["DiagonalPosterior", "FullPosterior", "KroneckerPosterior", "Posterior"]
 
@@ -34,14 +34,32 @@ class Posterior(Protocol):
     def covariance(self) -> np.ndarray:
         """H^{-1}, (K D', K D')."""
 
+    def precision(self) -> np.ndarray:
+        """H, (K D', K D'), positive definite; raises LinAlgError where the covariance has no inverse."""
+
     def variances(self) -> np.ndarray:
         """The variance of each parameter, (K, D')."""
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
         """Parameters drawn at random, (n_draws, K, D')."""
 
+    def contrast_draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Such draws without what all classes share, which softmax ignores and a weak prior makes very large."""
+
     def latent_covariance(self, X: Any) -> np.ndarray:
         """Joint covariance of the logits of rows, (n, K, K)."""
+
+    def contrast_covariance(self, X: Any) -> np.ndarray:
+        """Joint covariance of the logits of rows less their mean over classes, (n, K, K): what data determine.
+
+        It keeps its digits however weak the prior is.
+        """
+
+    def contrast_variances(self, slopes: np.ndarray) -> np.ndarray:
+        """Variances (m,) of linear functions of the parameters with these slopes, (m, K, D').
+
+        The slopes of each sum to zero over the classes.
+        """
 
     def pair_variances(self, X: Any) -> np.ndarray:
         """var(f_k - f_l) for k < l, (pairs, n)."""
@@ -57,7 +75,7 @@ class Posterior(Protocol):
         """Nodes for `at_nodes`, about as many as asked for; of equal weight if `even`."""
 
 
-class FullPosterior:
+class FullPosterior(CovarianceInBasis):
     """A posterior with every covariance: H is factored in coordinates theta = Q B of the classes.
 
     Parameters
@@ -119,7 +137,7 @@ class FullPosterior:
         return out
 
     @cached_property
-    def inner(self) -> np.ndarray:
+    def inner(self) -> np.ndarray:  # type: ignore[override]
         """The covariance in the basis, (J D', J D')."""
         inverse, _ = lapack.dpotri(self.factor, lower=1)  # its lower half; the factor left zeros above
         mirrored = inverse + inverse.T
@@ -127,17 +145,7 @@ class FullPosterior:
         return mirrored
 
     @cached_property
-    def forms(self) -> np.ndarray:
-        """Covariance of w_k - w_l for k < l, (pairs, D', D')."""
-        return pair_forms(self.inner, self.basis)
-
-    @cached_property
-    def packed_forms(self) -> np.ndarray:
-        """The covariances `forms`, ready for the quadratic forms of many blocks."""
-        return packed_forms(self.forms)
-
-    @cached_property
-    def _common_covariance(self) -> np.ndarray | None:
+    def common_covariance(self) -> np.ndarray | None:
         """K times the covariance of one vector added to every class, (D', D')."""
         return None if self.common is None else np.linalg.inv(self.common)
 
@@ -145,49 +153,41 @@ class FullPosterior:
         K, J = self.basis.shape
         D = self.mean.shape[1]
         blocks = np.einsum("ki,idje,lj->kdle", self.basis, self.inner.reshape(J, D, J, D), self.basis, optimize=True)
-        if self._common_covariance is not None:
-            blocks += self._common_covariance[:, None, :] / K
+        if self.common_covariance is not None:
+            blocks += self.common_covariance[:, None, :] / K
         return blocks.reshape(K * D, K * D)
+
+    def precision(self) -> np.ndarray:
+        """H; where the prior leaves what all classes share undetermined, that gets the precision of a mean contrast."""
+        K, J = self.basis.shape
+        D = self.mean.shape[1]
+        H = (self.factor @ self.factor.T).reshape(J, D, J, D)
+        out = np.einsum("ki,idje,lj->kdle", self.basis, H, self.basis, optimize=True)
+        if J < K:
+            common = np.einsum("idie->de", H) / J if self.common is None else self.common
+            out += common[:, None, :] / K
+        return out.reshape(K * D, K * D)
 
     def variances(self) -> np.ndarray:
         K, J = self.basis.shape
         D = self.mean.shape[1]
         diagonals = np.einsum("idjd->ijd", self.inner.reshape(J, D, J, D))
         out = np.einsum("ki,ijd,kj->kd", self.basis, diagonals, self.basis)
-        return out if self._common_covariance is None else out + self._common_covariance.diagonal() / K
+        return out if self.common_covariance is None else out + self.common_covariance.diagonal() / K
 
-    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-        K, J = self.basis.shape
-        D = self.mean.shape[1]
+    def contrast_draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        J, D = self.basis.shape[1], self.mean.shape[1]
         z = rng.standard_normal((J * D, n_draws))
         B = solve_triangular(self.factor, z, lower=True, trans=1).reshape(J, D, n_draws)
-        out = np.einsum("ki,ids->skd", self.basis, B) + self.mean
-        if self._common_covariance is not None:
-            root = np.linalg.cholesky(self._common_covariance) / np.sqrt(K)
+        return np.einsum("ki,ids->skd", self.basis, B) + self.mean
+
+    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        K, D = self.mean.shape
+        out = self.contrast_draws(n_draws, rng)
+        if self.common_covariance is not None:
+            root = np.linalg.cholesky(self.common_covariance) / np.sqrt(K)
             out += (rng.standard_normal((n_draws, D)) @ root.T)[:, None, :]
         return out
-
-    def pair_variances(self, X: Any) -> np.ndarray:
-        return np.maximum(quadratic_forms(X, self.packed_forms, self.mean.shape[1] > X.shape[1]), 0.0)
-
-    def latent_covariance(self, X: Any) -> np.ndarray:
-        K, D = self.mean.shape
-        V = np.zeros((X.shape[0], K, K))
-        if self.basis.shape[1] == K:
-            blocks = self.inner.reshape(K, D, K, D)
-            for i in range(K):
-                V[:, i, i:] = quadratic_forms(X, blocks[i].transpose(1, 0, 2)[i:], D > X.shape[1]).T
-                V[:, i:, i] = V[:, i, i:]
-            return V
-        # from var(f_k - f_l) to covariances about the mean over classes
-        k, m = np.triu_indices(K, 1)
-        V[:, k, m] = V[:, m, k] = self.pair_variances(X).T
-        V -= V.mean(axis=1, keepdims=True)
-        V -= V.mean(axis=2, keepdims=True)
-        V *= -0.5
-        if self._common_covariance is not None:
-            V += quadratic_forms(X, self._common_covariance[None], D > X.shape[1])[0][:, None, None] / K
-        return V
 
     def precision_times(self, V: np.ndarray) -> np.ndarray:
         """H V for V (K, D')."""
@@ -221,6 +221,16 @@ class _BasisPosterior(ABC):
     def latent_covariance(self, X: Any) -> np.ndarray:
         v = self.latent_variances(X)
         return np.einsum("ki,in,li->nkl", self.latent_basis, v, self.latent_basis, optimize=True)
+
+    def contrast_covariance(self, X: Any) -> np.ndarray:
+        return contrast_covariance(self.pair_variances(X), len(self.mean))
+
+    def covariance(self) -> np.ndarray:
+        """H^{-1}, (K D', K D')."""
+        raise NotImplementedError
+
+    def precision(self) -> np.ndarray:
+        return np.linalg.inv(self.covariance())
 
     def pair_variances(self, X: Any) -> np.ndarray:
         k, m = np.triu_indices(len(self.mean), 1)
@@ -257,8 +267,7 @@ class KroneckerPosterior(_BasisPosterior):
 
     def __init__(self, mean: np.ndarray, A: np.ndarray, G: np.ndarray, common: np.ndarray) -> None:
         self.mean = mean
-        self.levels, self.latent_basis = np.linalg.eigh(A)
-        self.levels = np.maximum(self.levels, 0.0)
+        self.levels, self.latent_basis = _class_directions(A)
         root = np.linalg.cholesky(common)
         self._log_det_common = 2.0 * float(np.log(root.diagonal()).sum())
         half = solve_triangular(root, G, lower=True)
@@ -285,8 +294,39 @@ class KroneckerPosterior(_BasisPosterior):
         )
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        return self._drawn(n_draws, rng, self.latent_basis)
+
+    def contrast_draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        return self._drawn(n_draws, rng, self._differences)
+
+    def _drawn(self, n_draws: int, rng: np.random.Generator, basis: np.ndarray) -> np.ndarray:
         z = rng.standard_normal((n_draws, *self.mean.shape)) * np.sqrt(self.shrunk)
-        return self.mean + self.latent_basis @ z @ self.directions.T
+        return self.mean + basis @ z @ self.directions.T
+
+    @property
+    def _differences(self) -> np.ndarray:
+        """The basis less its first class: zero, and not nearly so, where all classes move together."""
+        return self.latent_basis - self.latent_basis[0]
+
+    def contrast_variances(self, slopes: np.ndarray) -> np.ndarray:
+        inward = np.einsum("mkd,ki,de->mie", slopes, self._differences, self.directions, optimize=True)
+        return np.einsum("mie,ie->m", inward**2, self.shrunk)
+
+
+def _class_directions(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues (K,) and eigenvectors (K, K) of A, positive semi-definite.
+
+    The curvature of a likelihood vanishes where all classes move together: that direction is then exactly one of them,
+    so that the prior's variance along it, however large, is not part of any difference between classes.
+    """
+    K = len(A)
+    if np.abs(A.sum(axis=1)).max() > 1e-12 * np.abs(A).max():
+        levels, vectors = np.linalg.eigh(A)
+        return np.maximum(levels, 0.0), vectors
+    Q = contrasts(K)
+    levels, vectors = np.linalg.eigh(Q.T @ A @ Q)
+    together = np.full((K, 1), 1.0 / np.sqrt(K))
+    return np.append(0.0, np.maximum(levels, 0.0)), np.column_stack([together, Q @ vectors])
 
 
 class DiagonalPosterior(_BasisPosterior):
@@ -337,6 +377,13 @@ class DiagonalPosterior(_BasisPosterior):
     def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
         z = rng.standard_normal((n_draws, *self.mean.shape)) / np.sqrt(self.precisions)
         return self.mean + self._uncentred(z)
+
+    def contrast_draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        return self.draws(n_draws, rng)
+
+    def contrast_variances(self, slopes: np.ndarray) -> np.ndarray:
+        back = self._uncentred(np.eye(self.mean.shape[1])).T
+        return np.einsum("mkd,kd->m", (slopes @ back) ** 2, 1.0 / self.precisions)
 
     def _uncentred(self, theta: np.ndarray) -> np.ndarray:
         """Weights and intercepts from weights and the logit at the centre, along the last axis."""

@@ -87,13 +87,14 @@ def drawn(X: Any, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
 
 
 @kernel(reads_labels=False)
-def drawn_moments(X: Any, Y: Any, c: Any, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
-    """sum_n of p_n, and of p_n p_n^T, for each of S draws: (S, K, 1 + K)."""
+def drawn_moments(X: Any, Y: Any, c: np.ndarray | None, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """sum_n of c_n p_n, and of c_n p_n p_n^T, for each of S draws: (S, K, 1 + K)."""
     out = np.empty((len(thetas), offset.size, 1 + offset.size))
     for s, theta in enumerate(thetas):
         P = plugin(X, theta, offset, False)
-        out[s, :, 0] = P.sum(axis=1)
-        out[s, :, 1:] = P @ P.T
+        R = P if c is None else P * c
+        out[s, :, 0] = R.sum(axis=1)
+        out[s, :, 1:] = R @ P.T
     return out
 
 

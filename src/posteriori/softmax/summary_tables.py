@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from posteriori.parameters import require_choice
 from posteriori.softmax.bayesian_settings import prior_from
-from posteriori.softmax.predictive import drawn_moments
-from posteriori.threads import one_blas_thread
+from posteriori.softmax.marginal_effects import drawn_effects, effects_by_slopes
+from posteriori.softmax.sandwich import RowsAgain, blocks_again, standard_errors
+from posteriori.solvers.solution import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,12 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["as_html", "as_text", "contrast", "facts", "marginal_effects", "summary"]
 
-_EFFECT_DRAWS = 400
 _MOST_ROWS = 40
 """Coefficients shown; summary() has them all."""
 
 
-def summary(model: BayesianSoftmaxRegression, coding: str, level: float, reference: Any) -> pd.DataFrame:
+def summary(
+    model: BayesianSoftmaxRegression, coding: str, level: float, reference: Any, errors: str, rows: RowsAgain
+) -> pd.DataFrame:
     """One row per class and feature, in a coding of the classes."""
     K = len(model.classes_)
     if coding == "symmetric":
@@ -37,62 +40,99 @@ def summary(model: BayesianSoftmaxRegression, coding: str, level: float, referen
     else:
         raise ValueError(f"coding={coding!r} is unknown: use 'symmetric', 'reference' or 'sum'.")
     classes = model.classes_ if len(C) == K else np.delete(model.classes_, base)
-    return _coefficients(model, C, list(classes), level)
+    return _coefficients(model, C, list(classes), level, errors, rows)
 
 
-def contrast(model: BayesianSoftmaxRegression, first: Any, second: Any, level: float) -> pd.DataFrame:
+def contrast(
+    model: BayesianSoftmaxRegression, first: Any, second: Any, level: float, errors: str, rows: RowsAgain
+) -> pd.DataFrame:
     """Coefficients of log p(first) / p(second)."""
     i, j = _index(model, first), _index(model, second)
     if i == j:
         raise ValueError(f"Both classes are {first!r}: a contrast needs two.")
     K = len(model.classes_)
-    table = _coefficients(model, (np.eye(K)[i] - np.eye(K)[j])[None], [f"{first} - {second}"], level)
+    C = (np.eye(K)[i] - np.eye(K)[j])[None]
+    table = _coefficients(model, C, [f"{first} - {second}"], level, errors, rows)
     return table.rename(columns={"class": "contrast"})
 
 
-def _coefficients(model: BayesianSoftmaxRegression, C: np.ndarray, classes: list[Any], level: float) -> pd.DataFrame:
+def _coefficients(
+    model: BayesianSoftmaxRegression, C: np.ndarray, classes: list[Any], level: float, errors: str, rows: RowsAgain
+) -> pd.DataFrame:
     """Coefficients of the class combinations C (m, K), for every feature and the intercept, in the data's units."""
-    import pandas as pd
-
-    fitted = model.fitted_
+    kind = standard_errors(errors)
+    fitted, estimate = model.fitted_, kind.estimate(model, rows)
     width = fitted.mode.shape[1]
-    mean = C @ fitted.mean(model.n_features_in_)
-    variances = np.einsum("mk,dkl,ml->md", C, fitted.coefficient_covariances(), C)
-    sd = np.sqrt(np.maximum(variances, 0.0))
-    half = ndtri(0.5 * (1.0 + level)) * sd
-    sure = np.divide(np.abs(mean), sd, out=np.full_like(mean, np.inf), where=sd > 0)
+    units = fitted.coordinates.outward_matrix(width)  # a coefficient in the data's units is a logit at one of its rows
+    differences = np.abs(C.sum(axis=1)).max() < 1e-12
+    covariances = estimate.contrast_covariance(units) if differences else estimate.latent_covariance(units)
+    mean = C @ fitted.in_data_units(estimate.mean, model.n_features_in_)
+    variances = np.einsum("mk,dkl,ml->md", C, covariances, C)
     names = _feature_names(model) + (["(intercept)"] if width > model.n_features_in_ else [])
-    return pd.DataFrame(
-        {
-            "class": np.repeat(np.array(classes, dtype=object), width),
-            "feature": names * len(classes),
-            "mean": mean.ravel(),
-            "sd": sd.ravel(),
-            "lower": (mean - half).ravel(),
-            "upper": (mean + half).ravel(),
-            "probability_of_sign": np.where(mean == 0, 0.5, ndtr(sure)).ravel(),
-        }
-    )
+    return _table(model, classes, names, mean, np.sqrt(np.maximum(variances, 0.0)), level, kind.sampling)
 
 
-def marginal_effects(model: BayesianSoftmaxRegression, X: Any, level: float) -> pd.DataFrame:
-    """Mean over rows of d p_k / d x_d = p_k (w_kd - sum_j p_j w_jd), over draws from the posterior."""
+def _table(
+    model: BayesianSoftmaxRegression,
+    classes: list[Any],
+    names: list[str],
+    mean: np.ndarray,
+    sd: np.ndarray,
+    level: float,
+    sampling: bool,
+) -> pd.DataFrame:
+    """Figures (m, d) with standard errors as rows of a table; with z and p where they are errors of sampling.
+
+    Where the likelihood has no maximum, there are no standard errors: they are infinite.
+    """
     import pandas as pd
 
-    K, D = model.coef_.shape
-    thetas = model.fitted_.draws(_EFFECT_DRAWS, 0)
-    blocks = model.blocks(X, K)
-    with one_blas_thread():
-        moments = blocks.map_sum(drawn_moments, thetas, model.fitted_.offset) / blocks.n_rows
-    W = np.stack([model.fitted_.coordinates.outward(theta)[:, :D] for theta in thetas])
-    effects = moments[:, :, :1] * W - moments[:, :, 1:] @ W
-    effects *= 1.0 - model.label_noise_
-    tail = 0.5 * (1.0 - level)
+    improper = model.fitted_.precision is None
+    if improper and model.solution_.status is Status.SEPARATED:
+        sd = np.full_like(sd, np.inf)
+    half = ndtri(0.5 * (1.0 + level)) * sd
+    z = np.divide(mean, sd, out=np.copysign(np.inf, mean), where=sd > 0)
+    columns = {
+        "class": np.repeat(np.array(classes, dtype=object), len(names)),
+        "feature": names * len(classes),
+        "mean": mean.ravel(),
+        "sd": sd.ravel(),
+        "lower": (mean - half).ravel(),
+        "upper": (mean + half).ravel(),
+        "probability_of_sign": np.where(mean == 0, 0.5, ndtr(np.abs(z))).ravel(),
+    }
+    if sampling or improper:
+        columns |= {"z": z.ravel(), "p": 2.0 * ndtr(-np.abs(z)).ravel()}
+    return pd.DataFrame(columns)
+
+
+def marginal_effects(
+    model: BayesianSoftmaxRegression, at: str, method: str, level: float, errors: str, rows: RowsAgain
+) -> pd.DataFrame:
+    """Effects d p_k / d x_d with their errors, by draws from the posterior or by the delta method."""
+    import pandas as pd
+
+    require_choice("method", method, ("auto", "draws", "delta"))
+    kind = standard_errors(errors)
+    if method == "auto":
+        method = "delta" if kind.sampling or model.fitted_.precision is None else "draws"
+    if method == "draws" and kind.sampling:
+        raise ValueError(
+            f"method='draws' draws from the posterior, and errors={errors!r} are not its own: use 'delta'."
+        )
+    K, names = len(model.classes_), _feature_names(model)
+    if rows.sample_weight is not None and rows.y is None:
+        raise ValueError("sample_weight= needs y= too: pass the rows of the fit, or rows without weights.")
+    blocks = model.blocks(rows.X, K) if rows.y is None else blocks_again(model, rows)
+    if method == "delta":
+        mean, sd = effects_by_slopes(model, blocks, at, kind.estimate(model, rows))
+        return _table(model, list(model.classes_), names, mean, sd, level, kind.sampling)
+    effects, tail = drawn_effects(model, blocks, at), 0.5 * (1.0 - level)
     mean = effects.mean(axis=0)
     return pd.DataFrame(
         {
-            "class": np.repeat(np.asarray(model.classes_, dtype=object), D),
-            "feature": _feature_names(model) * K,
+            "class": np.repeat(np.asarray(model.classes_, dtype=object), len(names)),
+            "feature": names * K,
             "mean": mean.ravel(),
             "sd": effects.std(axis=0).ravel(),
             "lower": np.quantile(effects, tail, axis=0).ravel(),
@@ -126,6 +166,12 @@ def facts(model: BayesianSoftmaxRegression) -> dict[str, str]:
         "log evidence": "none: the prior is improper" if model.log_evidence_ is None else f"{model.log_evidence_:.2f}",
         "mode": f"{solution.status.name.lower().replace('_', ' ')}, gap {solution.gap:.1e} of {solution.objective:.4g}",
     }
+    statistics = getattr(model, "statistics_", None)  # not in files of earlier versions
+    if statistics is not None and statistics.aic is not None:
+        shown["log-likelihood"] = (
+            f"{statistics.log_likelihood:.4f}, pseudo R2 {statistics.pseudo_r2:.4f}, AIC {statistics.aic:.2f}, "
+            f"BIC {statistics.bic:.2f}"
+        )
     if solution.scores:
         scores = ", ".join(f"{name} {score:.4f}" for name, score in solution.scores.items())
         shown["left-out log-loss"] = scores
@@ -161,11 +207,10 @@ def as_html(model: BayesianSoftmaxRegression) -> str:
 
 def _prior(model: BayesianSoftmaxRegression) -> str:
     """The prior in words."""
-    prior = model.prior_
+    prior, note = model.prior_, prior_from(model.prior).note
     if prior is None:
-        return "Jeffreys"
+        return note
     precision = prior.precision
-    note = prior_from(model.prior).note
     if isinstance(precision, float):
         return f"Gaussian, precision {precision:.3g} on every weight{note}"
     if isinstance(precision, np.ndarray) and precision.shape == model.coef_.shape:

@@ -212,6 +212,7 @@ def _parts() -> list[Stored]:
         Stored("Status", "posteriori.solvers.solution", "enum"),
         Stored("Solution", "posteriori.solvers.solution", "fields"),
         Stored("BayesianSolution", "posteriori.solvers.solution", "fields"),
+        Stored("FitStatistics", "posteriori.softmax.fit_statistics", "fields"),
         Stored("TraceEntry", "posteriori.solvers.solution", "fields"),
         Stored("EvidencePoint", "posteriori.softmax.evidence", "fields"),
         Stored("SeparatedClasses", "posteriori.softmax.certificate", "fields"),
@@ -233,6 +234,7 @@ def _parts() -> list[Stored]:
         Stored("RunningMoments", "posteriori.solvers.stochastic", "fields"),
         # priors, posteriors
         Stored("GaussianPrior", "posteriori.softmax.priors", "fields"),
+        Stored("FlatPrior", "posteriori.softmax.flat", "fields"),
         Stored("NormalInverseWishartPrior", "posteriori.gaussian.niw", "fields"),
         Stored("RidgePrior", "posteriori.gaussian.niw", "fields"),
         Stored("DiagonalPrecision", "posteriori.softmax.precision", "fields"),

@@ -1,0 +1,150 @@
+r"""The flat prior: maximum likelihood, and the Gaussian of its standard errors.
+
+.. math:: \hat\theta = \arg\max_\theta \log p(Y \mid X, \theta), \qquad
+          q(B) = N(\hat B, H_{\rm lik}^{-1}),\quad \theta = Q B,
+
+with H_lik the observed information in contrasts Q (K, K - 1) of the classes: what all classes share is not determined,
+and no probability depends on it. This is the table of every program for multinomial logit; a Bayesian reads it as the
+posterior of a prior that is the same everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from posteriori.parameters import Parameters, is_number
+from posteriori.softmax.collinearity import dependent_columns
+from posteriori.softmax.coordinates import CoordinateRule
+from posteriori.softmax.kernels import scatter
+from posteriori.softmax.likelihood import LinearLikelihood
+from posteriori.softmax.mode import Mode, SolveSettings, find_mode
+from posteriori.softmax.objective import SoftmaxObjective
+from posteriori.softmax.pairs import contrasts
+from posteriori.softmax.posterior import FullPosterior
+from posteriori.softmax.precision import DiagonalPrecision
+from posteriori.solvers.solution import Status
+
+__all__ = ["FlatPrior"]
+
+_SETTLED = 1e-26
+"""Decrement, as a share of J, at which a maximum is as good as float64 allows."""
+_SAME_INFORMATION = 1e-20
+"""A step of this decrement changes the information by less than a part in 1e9."""
+_POLISHING_STEPS = 8
+_FLOOR = 1e-10
+"""Least information about a contrast, as a share of its own diagonal, where there is no finite maximum."""
+
+
+@dataclass
+class FlatPrior(Parameters):
+    """A prior that is the same everywhere: the mode is the maximum of the likelihood.
+
+    Parameters
+    ----------
+    intercept_precision : number, default 0
+        Precision of the logit of the mean row, w_k . mean(x) + b_k; 0 is flat.
+    """
+
+    intercept_precision: float = 0.0
+
+    proper: ClassVar[bool] = False
+    note: ClassVar[str] = "flat: maximum likelihood"
+
+    def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
+        """Standardised columns, for the sake of rounding alone."""
+        return CoordinateRule(scaled=True, shift_allowed=has_intercept)
+
+    def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
+        """The maximum of the likelihood, with the Gaussian of its information; there is no evidence."""
+        _require_independent(likelihood)
+        objective = likelihood.objective(self._precision(likelihood))
+        found = find_mode(objective, settings)
+        if found.solution.status in (Status.SEPARATED, Status.INTERRUPTED, Status.DIVERGED):
+            return replace(found, posterior=_bounded_posterior(objective, found.theta))
+        return _polished(objective, found)
+
+    def strengthened(
+        self, likelihood: LinearLikelihood, settings: SolveSettings, found: Mode, factor: float
+    ) -> Mode | None:
+        """None: it has no strength."""
+        return None
+
+    def _precision(self, likelihood: LinearLikelihood) -> DiagonalPrecision:
+        given = self.intercept_precision
+        if not is_number(given) or not 0 <= float(given) < np.inf:
+            raise ValueError(f"intercept_precision={given!r} must be a number that is not negative.")
+        values = np.zeros(likelihood.shape)
+        if not likelihood.has_intercept or given == 0:
+            return DiagonalPrecision(values)
+        values[:, -1] = given
+        return DiagonalPrecision(values, likelihood.coordinates.centre)
+
+
+def _require_independent(likelihood: LinearLikelihood) -> None:
+    """Raise if a column is constant or a combination of others: infinitely many weights are then equally likely."""
+    D, N = likelihood.blocks.n_features, likelihood.blocks.n_weighted
+    mean = likelihood.observed.mean if likelihood.has_intercept else np.zeros(D)
+    dependent = dependent_columns(likelihood.blocks.map_sum(scatter, mean, coarse=True)) if N > D else None
+    if dependent == []:
+        return
+    advice = "Drop columns, or use prior='evidence', which can do with them."
+    if dependent is None:
+        raise ValueError(
+            f"prior='flat' needs more rows than columns, and there are {N} rows (of positive weight) and {D} columns. "
+            f"{advice}"
+        )
+    names = likelihood.names or [f"x{d}" for d in range(D)]
+    facts = [each.sentence(names) for each in dependent[:5]]
+    more = f"; and {len(dependent) - 5} more" if len(dependent) > 5 else ""
+    raise ValueError(
+        f"prior='flat' needs columns that are not collinear: the information matrix is singular, as "
+        f"{'; '.join(facts)}{more}. {advice}"
+    )
+
+
+def _posterior(objective: SoftmaxObjective, theta: np.ndarray, floor: float = 0.0) -> FullPosterior:
+    """N(theta, H^{-1}) in contrasts, with `floor` times its diagonal added to H."""
+    basis = contrasts(objective.shape[0])
+    H = objective.curvature.likelihood_hessian(theta, basis) + objective.prior.matrix(basis)
+    i = np.arange(len(H))
+    H[i, i] += floor * H[i, i] + (np.finfo(float).tiny if floor else 0.0)
+    return FullPosterior(theta, H, basis, None, objective.curvature.factor)
+
+
+def _bounded_posterior(objective: SoftmaxObjective, theta: np.ndarray) -> FullPosterior:
+    """The Gaussian where the iteration stopped short of a maximum, whose information may vanish."""
+    floor = _FLOOR
+    while True:
+        try:
+            return _posterior(objective, theta, floor)
+        except np.linalg.LinAlgError:
+            floor *= 100.0
+
+
+def _polished(objective: SoftmaxObjective, found: Mode) -> Mode:
+    """The maximum to the last digits, by Newton's steps: the information is needed there in any case."""
+    theta, gap = found.theta, np.inf
+    value, gradient = objective.value_gradient(theta)
+    try:
+        posterior = _posterior(objective, theta)
+        for _ in range(_POLISHING_STEPS):
+            step = -posterior.solve(gradient)
+            before, gap = gap, -0.5 * float(np.vdot(gradient, step))
+            if gap <= _SETTLED * abs(value) or not gap < 0.5 * before:
+                break
+            theta = theta + step
+            value, gradient = objective.value_gradient(theta)
+            posterior = _posterior(objective, theta) if gap > _SAME_INFORMATION else posterior.about(theta)
+    except np.linalg.LinAlgError:
+        posterior = _bounded_posterior(objective, theta)
+    solution = replace(
+        found.solution,
+        objective=value,
+        gradient_norm=float(np.linalg.norm(gradient)),
+        gap=gap,
+        n_passes=objective.blocks.n_passes,
+    )
+    return Mode(objective, theta, solution, posterior=posterior)
