@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -23,19 +23,14 @@ from posteriori.rows.target import Target
 from posteriori.softmax import predictive, summary_tables
 from posteriori.softmax.bayesian_settings import bayesian_settings
 from posteriori.softmax.fit import BayesianFit, bayesian_fit, warn_about
-from posteriori.softmax.fit_statistics import FitStatistics
-from posteriori.softmax.fitted import FittedSoftmax
+from posteriori.softmax.fitted import FitStatistics, FittedSoftmax
 from posteriori.softmax.label_noise import fit_with_label_noise, require_single_labels
 from posteriori.softmax.likelihood import LinearLikelihood, linear_likelihood
 from posteriori.softmax.priors import GaussianPrior
 from posteriori.softmax.progress import progress
-from posteriori.softmax.sandwich import RowsAgain
 from posteriori.solvers.solution import Status
 from posteriori.solvers.solver import Solver
 from posteriori.threads import one_blas_thread, usable_threads
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["BayesianSoftmaxRegression"]
 
@@ -44,7 +39,7 @@ _LARGEST, _FAR = 1e308, 1e100
 """Values are clipped to the first; rows that overflow are moved to within the second of the origin."""
 
 
-class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
+class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixin, BaseEstimator):
     r"""Softmax regression with a Gaussian prior and a Gaussian posterior.
 
     .. math:: p(y = k \mid x, Y) = \int \mathrm{softmax}(W x + b)_k\; q(W, b)\, d(W, b)
@@ -329,86 +324,6 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
                 f"are parameters ({self.fitted_.mode.size}), or another approximation."
             ) from None
         return GaussianPrior(mean=self.fitted_.mean(self.n_features_in_), precision=precision)
-
-    def summary(
-        self,
-        coding: str = "symmetric",
-        level: float = 0.95,
-        reference: Any = None,
-        *,
-        errors: str = "posterior",
-        X: Any = None,
-        y: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
-    ) -> pd.DataFrame:
-        """Table of coefficients: class, feature, mean, sd, interval, and the probability that the sign is right.
-
-        With a flat prior or robust errors there are also z = mean / sd and its two-sided p-value. Where classes are
-        separated and no prior holds the coefficients back, standard errors are infinite.
-
-        Parameters
-        ----------
-        coding : {"symmetric", "reference", "sum"}, default "symmetric"
-            Weights as the model has them; against those of the class `reference` (the first, unless given); or against
-            their mean over classes.
-        level : float, default 0.95
-        reference : class, optional
-        errors : {"posterior", "HC0", "HC1", "cluster"}, default "posterior"
-            Standard deviations of the posterior; or errors of the mode that hold where the model is wrong, by the
-            sandwich H^{-1} M H^{-1} (`posteriori.softmax.sandwich`): for independent rows, or for groups of rows.
-        X, y, sample_weight : optional
-            The rows of the fit again, for robust errors: the model does not keep them. As in `fit`.
-        groups : array-like (n,) or the name of a column of X, optional
-            The group of each row, for errors="cluster".
-        """
-        rows = RowsAgain(X, y, sample_weight, groups)
-        return summary_tables.summary(check_fitted(self), coding, require_level(level), reference, errors, rows)
-
-    def contrast(
-        self,
-        first: Any,
-        second: Any,
-        level: float = 0.95,
-        *,
-        errors: str = "posterior",
-        X: Any = None,
-        y: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
-    ) -> pd.DataFrame:
-        """Table of the coefficients of log p(first) / p(second); other arguments as in `summary`."""
-        rows = RowsAgain(X, y, sample_weight, groups)
-        return summary_tables.contrast(check_fitted(self), first, second, require_level(level), errors, rows)
-
-    def marginal_effects(
-        self,
-        X: Any,
-        level: float = 0.95,
-        *,
-        at: str = "overall",
-        method: str = "auto",
-        errors: str = "posterior",
-        y: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
-    ) -> pd.DataFrame:
-        """Table of the effects d p_k / d x_d: by how much a probability moves per unit of a feature.
-
-        Parameters
-        ----------
-        X : rows
-        level : float, default 0.95
-        at : {"overall", "mean"}, default "overall"
-            The average over the rows, or the effect at their mean.
-        method : {"auto", "draws", "delta"}, default "auto"
-            Errors by draws from the posterior, or by the slopes of the effects at its mean (the delta method): "auto"
-            draws where the prior is proper, and takes slopes with "flat", "jeffreys" and robust errors.
-        errors, y, sample_weight, groups
-            As in `summary`; robust errors need y, and X is then the rows of the fit.
-        """
-        rows = RowsAgain(X, y, sample_weight, groups)
-        return summary_tables.marginal_effects(check_fitted(self), at, method, require_level(level), errors, rows)
 
     def __str__(self) -> str:
         return summary_tables.as_text(self) if hasattr(self, "solution_") else repr(self)

@@ -78,8 +78,8 @@ def prior_from(given: Any) -> Prior:
     if is_number(given):
         if not 0 <= float(given) < np.inf:
             raise ValueError(
-                f"prior={given!r} must be a precision that is not negative. For maximum likelihood use prior='flat', "
-                "for a flat prior that stays finite prior='jeffreys'."
+                f"prior={given!r} must be a positive precision, or 0. For maximum likelihood use prior='flat', for a "
+                "flat prior that stays finite prior='jeffreys'."
             )
         return GaussianPrior(precision=float(given)) if given > 0 else FlatPrior(intercept_precision=WEAK)
     if isinstance(given, type) or not isinstance(given, Prior):

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
-__all__ = ["DependentColumn", "dependent_columns"]
+from posteriori.softmax.kernels import scatter
+from posteriori.softmax.likelihood import LinearLikelihood
+
+__all__ = ["DependentColumn", "dependent_columns", "require_independent"]
 
 _NOTHING_LEFT = 1e-12
 """Share of a column's variance below which what other columns leave of it is rounding."""
@@ -66,3 +69,25 @@ def dependent_columns(scatter: np.ndarray) -> list[DependentColumn]:
         factor[m, :m], factor[m, m] = row, np.sqrt(left)
         kept.append(d)
     return found
+
+
+def require_independent(likelihood: LinearLikelihood, prior: str) -> None:
+    """Raise if columns are collinear: under a prior that is flat, infinitely many weights are then equally likely."""
+    D, N = likelihood.blocks.n_features, likelihood.blocks.n_weighted
+    advice = "Drop columns, or use prior='evidence', which can do with them."
+    if N < D + likelihood.has_intercept:
+        raise ValueError(
+            f"prior={prior!r} needs at least as many rows as coefficients of a class, and there are {N} rows for "
+            f"{D + likelihood.has_intercept}: columns are then collinear. {advice}"
+        )
+    mean = likelihood.observed.mean if likelihood.has_intercept else np.zeros(D)
+    dependent = dependent_columns(likelihood.blocks.map_sum(scatter, mean, coarse=True))
+    if not dependent:
+        return
+    names = likelihood.names or [f"x{d}" for d in range(D)]
+    facts = [each.sentence(names) for each in dependent[:5]]
+    more = f"; and {len(dependent) - 5} more" if len(dependent) > 5 else ""
+    raise ValueError(
+        f"prior={prior!r} needs columns that are not collinear: the information matrix is singular, as "
+        f"{'; '.join(facts)}{more}. {advice}"
+    )

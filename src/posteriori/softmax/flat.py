@@ -16,9 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from posteriori.parameters import Parameters, is_number
-from posteriori.softmax.collinearity import dependent_columns
+from posteriori.softmax.collinearity import require_independent
 from posteriori.softmax.coordinates import CoordinateRule
-from posteriori.softmax.kernels import scatter
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings, find_mode
 from posteriori.softmax.objective import SoftmaxObjective
@@ -59,7 +58,7 @@ class FlatPrior(Parameters):
 
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The maximum of the likelihood, with the Gaussian of its information; there is no evidence."""
-        _require_independent(likelihood)
+        require_independent(likelihood, "flat")
         objective = likelihood.objective(self._precision(likelihood))
         found = find_mode(objective, settings)
         if found.solution.status in (Status.SEPARATED, Status.INTERRUPTED, Status.DIVERGED):
@@ -81,28 +80,6 @@ class FlatPrior(Parameters):
             return DiagonalPrecision(values)
         values[:, -1] = given
         return DiagonalPrecision(values, likelihood.coordinates.centre)
-
-
-def _require_independent(likelihood: LinearLikelihood) -> None:
-    """Raise if a column is constant or a combination of others: infinitely many weights are then equally likely."""
-    D, N = likelihood.blocks.n_features, likelihood.blocks.n_weighted
-    mean = likelihood.observed.mean if likelihood.has_intercept else np.zeros(D)
-    dependent = dependent_columns(likelihood.blocks.map_sum(scatter, mean, coarse=True)) if N > D else None
-    if dependent == []:
-        return
-    advice = "Drop columns, or use prior='evidence', which can do with them."
-    if dependent is None:
-        raise ValueError(
-            f"prior='flat' needs more rows than columns, and there are {N} rows (of positive weight) and {D} columns. "
-            f"{advice}"
-        )
-    names = likelihood.names or [f"x{d}" for d in range(D)]
-    facts = [each.sentence(names) for each in dependent[:5]]
-    more = f"; and {len(dependent) - 5} more" if len(dependent) > 5 else ""
-    raise ValueError(
-        f"prior='flat' needs columns that are not collinear: the information matrix is singular, as "
-        f"{'; '.join(facts)}{more}. {advice}"
-    )
 
 
 def _posterior(objective: SoftmaxObjective, theta: np.ndarray, floor: float = 0.0) -> FullPosterior:

@@ -162,7 +162,7 @@ class GaussianPrior(Parameters):
             if not (given > 0).all():
                 raise ValueError(
                     f"The prior's precision is {self.precision!r}: it must be positive. For maximum likelihood use "
-                    "prior='flat', for a flat prior that stays finite prior='jeffreys'."
+                    "prior='flat' or SoftmaxRegression(alpha=0), for a flat prior that stays finite prior='jeffreys'."
                 )
             values = per_coefficient(given, unit, weak if has_intercept else None, (K, D))
             return DiagonalPrecision(values, coordinates.centre if has_intercept else None)

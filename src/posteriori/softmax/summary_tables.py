@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
+from sklearn.utils.validation import check_is_fitted
 
-from posteriori.parameters import require_choice
+from posteriori.parameters import require_choice, require_level
 from posteriori.softmax.bayesian_settings import prior_from
 from posteriori.softmax.marginal_effects import drawn_effects, effects_by_slopes
 from posteriori.softmax.sandwich import RowsAgain, blocks_again, standard_errors
@@ -19,13 +20,102 @@ if TYPE_CHECKING:
 
     from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 
-__all__ = ["as_html", "as_text", "contrast", "facts", "marginal_effects", "summary"]
+__all__ = ["CoefficientTables", "as_html", "as_text", "facts"]
 
 _MOST_ROWS = 40
 """Coefficients shown; summary() has them all."""
 
 
-def summary(
+class CoefficientTables:
+    """The tables of a fitted Bayesian model, as methods."""
+
+    def summary(
+        self,
+        coding: str = "symmetric",
+        level: float = 0.95,
+        reference: Any = None,
+        *,
+        errors: str = "posterior",
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> pd.DataFrame:
+        """Table of coefficients: class, feature, mean, sd, interval, and the probability that the sign is right.
+
+        With a flat prior or robust errors there are also z = mean / sd and its two-sided p-value. Where classes are
+        separated and no prior holds the coefficients back, standard errors are infinite.
+
+        Parameters
+        ----------
+        coding : {"symmetric", "reference", "sum"}, default "symmetric"
+            Weights as the model has them; against those of the class `reference` (the first, unless given); or against
+            their mean over classes.
+        level : float, default 0.95
+        reference : class, optional
+        errors : {"posterior", "HC0", "HC1", "cluster"}, default "posterior"
+            Standard deviations of the posterior; or errors of the mode that hold where the model is wrong, by the
+            sandwich H^{-1} M H^{-1} (`posteriori.softmax.sandwich`): for independent rows, or for groups of rows.
+        X, y, sample_weight : optional
+            The rows of the fit again, for robust errors: the model does not keep them. As in `fit`.
+        groups : array-like (n,) or the name of a column of X, optional
+            The group of each row, for errors="cluster".
+        """
+        rows = RowsAgain(X, y, sample_weight, groups)
+        return _summary(_checked(self), coding, require_level(level), reference, errors, rows)
+
+    def contrast(
+        self,
+        first: Any,
+        second: Any,
+        level: float = 0.95,
+        *,
+        errors: str = "posterior",
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> pd.DataFrame:
+        """Table of the coefficients of log p(first) / p(second); other arguments as in `summary`."""
+        rows = RowsAgain(X, y, sample_weight, groups)
+        return _contrast(_checked(self), first, second, require_level(level), errors, rows)
+
+    def marginal_effects(
+        self,
+        X: Any,
+        level: float = 0.95,
+        *,
+        at: str = "overall",
+        method: str = "auto",
+        errors: str = "posterior",
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> pd.DataFrame:
+        """Table of the effects d p_k / d x_d: by how much a probability moves per unit of a feature.
+
+        Parameters
+        ----------
+        X : rows
+        level : float, default 0.95
+        at : {"overall", "mean"}, default "overall"
+            The average over the rows, or the effect at their mean.
+        method : {"auto", "draws", "delta"}, default "auto"
+            Errors by draws from the posterior, or by the slopes of the effects at its mean (the delta method): "auto"
+            draws where the prior is proper, and takes slopes with "flat", "jeffreys" and robust errors.
+        errors, y, sample_weight, groups
+            As in `summary`; robust errors need y, and X is then the rows of the fit.
+        """
+        rows = RowsAgain(X, y, sample_weight, groups)
+        return _marginal_effects(_checked(self), at, method, require_level(level), errors, rows)
+
+
+def _checked(model: Any) -> BayesianSoftmaxRegression:
+    check_is_fitted(model, "solution_")
+    return model
+
+
+def _summary(
     model: BayesianSoftmaxRegression, coding: str, level: float, reference: Any, errors: str, rows: RowsAgain
 ) -> pd.DataFrame:
     """One row per class and feature, in a coding of the classes."""
@@ -43,7 +133,7 @@ def summary(
     return _coefficients(model, C, list(classes), level, errors, rows)
 
 
-def contrast(
+def _contrast(
     model: BayesianSoftmaxRegression, first: Any, second: Any, level: float, errors: str, rows: RowsAgain
 ) -> pd.DataFrame:
     """Coefficients of log p(first) / p(second)."""
@@ -106,7 +196,7 @@ def _table(
     return pd.DataFrame(columns)
 
 
-def marginal_effects(
+def _marginal_effects(
     model: BayesianSoftmaxRegression, at: str, method: str, level: float, errors: str, rows: RowsAgain
 ) -> pd.DataFrame:
     """Effects d p_k / d x_d with their errors, by draws from the posterior or by the delta method."""
@@ -117,9 +207,7 @@ def marginal_effects(
     if method == "auto":
         method = "delta" if kind.sampling or model.fitted_.precision is None else "draws"
     if method == "draws" and kind.sampling:
-        raise ValueError(
-            f"method='draws' draws from the posterior, and errors={errors!r} are not its own: use 'delta'."
-        )
+        raise ValueError(f"method='draws' has the errors of the posterior, not errors={errors!r}: use method='delta'.")
     K, names = len(model.classes_), _feature_names(model)
     if rows.sample_weight is not None and rows.y is None:
         raise ValueError("sample_weight= needs y= too: pass the rows of the fit, or rows without weights.")

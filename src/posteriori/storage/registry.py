@@ -212,7 +212,7 @@ def _parts() -> list[Stored]:
         Stored("Status", "posteriori.solvers.solution", "enum"),
         Stored("Solution", "posteriori.solvers.solution", "fields"),
         Stored("BayesianSolution", "posteriori.solvers.solution", "fields"),
-        Stored("FitStatistics", "posteriori.softmax.fit_statistics", "fields"),
+        Stored("FitStatistics", "posteriori.softmax.fitted", "fields"),
         Stored("TraceEntry", "posteriori.solvers.solution", "fields"),
         Stored("EvidencePoint", "posteriori.softmax.evidence", "fields"),
         Stored("SeparatedClasses", "posteriori.softmax.certificate", "fields"),
