@@ -37,7 +37,7 @@ from posteriori.threads import one_blas_thread, usable_threads
 if TYPE_CHECKING:
     from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 
-__all__ = ["ERRORS", "Errors", "RowsAgain", "blocks_again", "score_products", "scores", "standard_errors"]
+__all__ = ["ERRORS", "Errors", "Estimate", "RowsAgain", "blocks_again", "score_products", "scores", "standard_errors"]
 
 _SAME_ROWS = 1e-6
 """Relative difference of two log-likelihoods of the same rows: they may have come in single precision."""

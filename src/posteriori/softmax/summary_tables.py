@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,12 @@ from scipy.special import ndtr, ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.parameters import require_choice, require_level
+from posteriori.rows.blocks import Blocks
 from posteriori.softmax.bayesian_settings import prior_from
-from posteriori.softmax.marginal_effects import drawn_effects, effects_by_slopes
-from posteriori.softmax.sandwich import RowsAgain, blocks_again, standard_errors
+from posteriori.softmax.predictive import drawn_moments, effect_slopes, weighted_sums
+from posteriori.softmax.sandwich import Estimate, RowsAgain, blocks_again, standard_errors
 from posteriori.solvers.solution import Status
+from posteriori.threads import one_blas_thread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CoefficientTables", "as_html", "as_text", "facts"]
 
+_EFFECT_DRAWS = 400
 _MOST_ROWS = 40
 """Coefficients shown; summary() has them all."""
 
@@ -213,9 +217,9 @@ def _marginal_effects(
         raise ValueError("sample_weight= needs y= too: pass the rows of the fit, or rows without weights.")
     blocks = model.blocks(rows.X, K) if rows.y is None else blocks_again(model, rows)
     if method == "delta":
-        mean, sd = effects_by_slopes(model, blocks, at, kind.estimate(model, rows))
+        mean, sd = _effects_by_slopes(model, blocks, at, kind.estimate(model, rows))
         return _table(model, list(model.classes_), names, mean, sd, level, kind.sampling)
-    effects, tail = drawn_effects(model, blocks, at), 0.5 * (1.0 - level)
+    effects, tail = _drawn_effects(model, blocks, at), 0.5 * (1.0 - level)
     mean = effects.mean(axis=0)
     return pd.DataFrame(
         {
@@ -228,6 +232,55 @@ def _marginal_effects(
             "probability_of_sign": (np.sign(effects) == np.sign(mean)).mean(axis=0).ravel(),
         }
     )
+
+
+Summed = Callable[..., Any]
+"""A kernel of rows and its parameters -> its sum."""
+
+
+def _over_rows(blocks: Blocks) -> Summed:
+    """All rows: effects are averaged over them."""
+    return blocks.map_sum
+
+
+def _at_mean_row(blocks: Blocks) -> Summed:
+    """One row, the mean of all."""
+    total, sums = blocks.map_sum(weighted_sums)
+    row = sums[None] / total
+    return lambda kernel, *params: kernel(row, None, None, *params)
+
+
+_AT: dict[str, Callable[[Blocks], Summed]] = {"overall": _over_rows, "mean": _at_mean_row}
+"""Rows at which effects are taken, by name."""
+
+
+def _effects_by_slopes(
+    model: BayesianSoftmaxRegression, blocks: Blocks, at: str, estimate: Estimate
+) -> tuple[np.ndarray, np.ndarray]:
+    """Effects at the estimate (K, D) and their standard errors by the delta method, in the units of the data."""
+    with one_blas_thread():
+        total, effects, slopes = _summed(at, blocks)(effect_slopes, estimate.mean, model.fitted_.offset)
+    K, D = effects.shape
+    per_unit = (1.0 - model.label_noise_) / model.fitted_.coordinates.unit / total
+    variances = estimate.contrast_variances(slopes.reshape(K * D, K, -1)).reshape(K, D)
+    return effects * per_unit, np.sqrt(np.maximum(variances, 0.0)) * per_unit
+
+
+def _drawn_effects(model: BayesianSoftmaxRegression, blocks: Blocks, at: str) -> np.ndarray:
+    """Effects under draws from the posterior, (S, K, D), in the units of the data."""
+    D = model.n_features_in_
+    thetas = model.fitted_.draws(_EFFECT_DRAWS, 0)
+    with one_blas_thread():
+        summed = _summed(at, blocks)
+        moments = summed(drawn_moments, thetas, model.fitted_.offset)
+    moments /= moments[:, :, 0].sum(axis=1)[:, None, None]  # probabilities of a row sum to one
+    W = np.stack([model.fitted_.coordinates.outward(theta)[:, :D] for theta in thetas])
+    return (moments[:, :, :1] * W - moments[:, :, 1:] @ W) * (1.0 - model.label_noise_)
+
+
+def _summed(at: str, blocks: Blocks) -> Summed:
+    require_choice("at", at, _AT)
+    return _AT[at](blocks)
 
 
 def _feature_names(model: BayesianSoftmaxRegression) -> list[str]:

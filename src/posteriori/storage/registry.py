@@ -235,6 +235,7 @@ def _parts() -> list[Stored]:
         # priors, posteriors
         Stored("GaussianPrior", "posteriori.softmax.priors", "fields"),
         Stored("FlatPrior", "posteriori.softmax.flat", "fields"),
+        Stored("JeffreysPrior", "posteriori.softmax.jeffreys", "attributes"),
         Stored("NormalInverseWishartPrior", "posteriori.gaussian.niw", "fields"),
         Stored("RidgePrior", "posteriori.gaussian.niw", "fields"),
         Stored("DiagonalPrecision", "posteriori.softmax.precision", "fields"),
