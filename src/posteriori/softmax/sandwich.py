@@ -121,7 +121,7 @@ class ClusterErrors:
         if rows.groups is None:
             raise ValueError("errors='cluster' needs groups=, a group for each row, or the name of a column of X.")
         blocks = _rows_for(model, rows, "cluster")
-        codes = _group_codes(read_labels(rows.X, rows.groups), blocks.n_rows)
+        codes = _group_codes(rows, blocks.n_rows)
         p = (len(model.classes_) - 1) * model.fitted_.mode.shape[1]
         with one_blas_thread():
             bread = _bread(model, blocks)
@@ -258,11 +258,16 @@ def _require_same_rows(model: BayesianSoftmaxRegression, log_likelihood: float) 
         )
 
 
-def _group_codes(groups: Any, n_rows: int) -> np.ndarray:
+def _group_codes(rows: RowsAgain, n_rows: int) -> np.ndarray:
     """The number of each row's group, (N,)."""
     import pandas as pd
 
-    values = np.asarray(groups)
+    try:
+        values = np.asarray(read_labels(rows.X, rows.groups))
+    except (ValueError, KeyError):
+        values = np.asarray(rows.groups)
+    if values.ndim == 0:
+        raise ValueError(f"groups={rows.groups!r} is not a column of X: pass its name, or a group for each row.")
     if values.ndim != 1 or len(values) != n_rows:
         raise ValueError(f"groups= has shape {values.shape}: one group for each of the {n_rows} rows of X is needed.")
     codes = pd.factorize(values)[0]
