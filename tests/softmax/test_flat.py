@@ -207,6 +207,29 @@ def test_contrasts_of_weak_priors_are_those_of_the_flat_one(K, has_intercept):
         np.testing.assert_allclose(weak.uncertainty(X[:9]).epistemic, flat.uncertainty(X[:9]).epistemic, atol=1e-9)
 
 
+@pytest.mark.parametrize("approximation", ["laplace", "variational"])
+@pytest.mark.parametrize("kind", ["by class", "matrix", "Kronecker"])
+def test_weak_priors_that_do_not_treat_classes_equally(kind, approximation):
+    """Errors of contrasts come to a limit; so do predictions, and nothing is singular."""
+    X, y = random_problem(21, N=400)
+    flat = BayesianSoftmaxRegression("flat").fit(X, y)
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(12, 14))
+    make = {
+        "by class": lambda alpha: GaussianPrior(precision=alpha * np.arange(1.0, 10.0).reshape(3, 3)),
+        "matrix": lambda alpha: GaussianPrior(mean=np.ones((3, 4)), precision=alpha * root @ root.T),
+        "Kronecker": lambda alpha: GaussianPrior(precision=(alpha * root[:3] @ root[:3].T, np.eye(4))),
+    }[kind]
+    options = {"approximation": approximation, "tol": 1e-13}
+    models = [BayesianSoftmaxRegression(make(alpha), **options).fit(X, y) for alpha in WEAK[1:6]]
+    tables = np.array([model.summary("reference")[["mean", "sd"]] for model in models])
+    np.testing.assert_allclose(tables, np.broadcast_to(tables[0], tables.shape), rtol=1e-8)
+    if approximation == "laplace" and kind != "by class":  # there intercepts keep their prior
+        np.testing.assert_allclose(tables[-1], flat.summary("reference")[["mean", "sd"]], rtol=1e-8)
+    P = np.array([model.predict_proba(X[:9]) for model in models])
+    np.testing.assert_allclose(P, np.broadcast_to(P[0], P.shape), rtol=1e-8)
+
+
 @pytest.mark.parametrize("structure", ["full", "kronecker", "diagonal"])
 def test_standard_deviations_do_not_drift_as_a_prior_weakens(structure):
     X, y = random_problem(8, N=3000, K=4)

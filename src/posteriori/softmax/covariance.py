@@ -1,4 +1,9 @@
-"""Covariances of parameters in coordinates of the classes, and what they say about logits and contrasts."""
+r"""Covariances of parameters in coordinates of the classes, and what they say about logits and contrasts.
+
+Parameters are theta_k = sum_j Q_kj B_j + u with contrasts Q (K, K - 1) of the classes. Data determine B alone. What
+all classes share, u (D'), is as the prior leaves it: u = T B + v with a tilt T (D', J D'), which is zero where the
+prior treats all classes equally, and v independent of B.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +28,16 @@ class CovarianceInBasis:
     inner : ndarray (J D', J D')
         The covariance of B.
     basis : ndarray (K, J)
-        Q: the identity, or contrasts.
+        Q: contrasts, or the identity.
+    tilt : ndarray (D', J D') or None
+        T: by how much what all classes share goes with the contrasts; None where it does not.
     """
 
     inner: np.ndarray
+    tilt: np.ndarray | None = None
 
-    def __init__(self, mean: np.ndarray, inner: np.ndarray, basis: np.ndarray) -> None:
-        self.mean, self.inner, self.basis = mean, inner, basis
+    def __init__(self, mean: np.ndarray, inner: np.ndarray, basis: np.ndarray, tilt: np.ndarray | None = None) -> None:
+        self.mean, self.inner, self.basis, self.tilt = mean, inner, basis, tilt
 
     @cached_property
     def forms(self) -> np.ndarray:
@@ -43,8 +51,38 @@ class CovarianceInBasis:
 
     @property
     def common_covariance(self) -> np.ndarray | None:
-        """K times the covariance of one vector added to every class, (D', D'), where the basis leaves it out."""
+        """K times the covariance of v, (D', D'); None where there is no such vector."""
         return None
+
+    @cached_property
+    def tilt_covariances(self) -> tuple[np.ndarray, np.ndarray]:
+        """cov(T B, sum_j Q_kj B_j) for each class, (K, D', D'), and cov(T B), (D', D')."""
+        assert self.tilt is not None
+        D = self.mean.shape[1]
+        half = self.tilt @ self.inner
+        return np.einsum("dje,kj->kde", half.reshape(D, -1, D), self.basis), half @ self.tilt.T
+
+    def covariance(self) -> np.ndarray:
+        """The covariance of all parameters, (K D', K D'): class by class."""
+        K, J = self.basis.shape
+        D = self.mean.shape[1]
+        blocks = np.einsum("ki,idje,lj->kdle", self.basis, self.inner.reshape(J, D, J, D), self.basis, optimize=True)
+        if self.common_covariance is not None:
+            blocks += self.common_covariance[:, None, :] / K
+        if self.tilt is not None:
+            with_class, own = self.tilt_covariances
+            blocks += with_class.transpose(1, 0, 2) + with_class.transpose(0, 2, 1)[:, :, None, :] + own[:, None, :]
+        return blocks.reshape(K * D, K * D)
+
+    def variances(self) -> np.ndarray:
+        """The variance of each parameter, (K, D')."""
+        K, J = self.basis.shape
+        D = self.mean.shape[1]
+        if self.tilt is not None:
+            return self.covariance().diagonal().reshape(K, D).copy()
+        diagonals = np.einsum("idjd->ijd", self.inner.reshape(J, D, J, D))
+        out = np.einsum("ki,ijd,kj->kd", self.basis, diagonals, self.basis)
+        return out if self.common_covariance is None else out + self.common_covariance.diagonal() / K
 
     def pair_variances(self, X: Any) -> np.ndarray:
         """var(f_k - f_l) for k < l, (pairs, n)."""
@@ -63,6 +101,10 @@ class CovarianceInBasis:
         V = self.contrast_covariance(X)
         if self.common_covariance is not None:
             V += quadratic_forms(X, self.common_covariance[None], D > X.shape[1])[0][:, None, None] / K
+        if self.tilt is not None:
+            with_class, own = self.tilt_covariances
+            added = quadratic_forms(X, np.concatenate([with_class, own[None]]), D > X.shape[1]).T
+            V += added[:, :K, None] + added[:, None, :K] + added[:, K:, None]
         return V
 
     def contrast_covariance(self, X: Any) -> np.ndarray:

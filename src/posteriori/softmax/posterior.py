@@ -82,14 +82,17 @@ class FullPosterior(CovarianceInBasis):
     ----------
     mean : ndarray (K, D')
     H : ndarray (J D', J D')
-        In coordinates of `basis`.
+        In coordinates of `basis`: the inverse covariance of B.
     basis : ndarray (K, J)
-        The identity, or contrasts when the prior treats all classes equally: what is left of the parameters then, the
-        same vector added to every class, is as the prior left it.
+        Contrasts, or the identity: with contrasts what is left of the parameters, the same vector u = T B + v added to
+        every class, is as the prior left it.
     common : ndarray (D', D') or None
-        With contrasts, the prior's precision of one class; None where there is no prior, and classes sum to zero.
+        With contrasts, 1/K of the precision of v: the precision of one class, for a prior that treats all classes
+        equally. None where there is no prior, and classes sum to zero.
     cholesky : callable
         Factors H.
+    tilt : ndarray (D', J D') or None
+        T; None is zero.
     """
 
     structure = "full"
@@ -102,8 +105,9 @@ class FullPosterior(CovarianceInBasis):
         basis: np.ndarray,
         common: np.ndarray | None = None,
         cholesky: Callable[[np.ndarray], np.ndarray] = cholesky,
+        tilt: np.ndarray | None = None,
     ) -> None:
-        self.mean, self.basis, self.common = mean, basis, common
+        self.mean, self.basis, self.common, self.tilt = mean, basis, common, tilt
         try:
             self.factor = cholesky(H)
         except np.linalg.LinAlgError:
@@ -119,7 +123,7 @@ class FullPosterior(CovarianceInBasis):
 
     def __getstate__(self) -> dict[str, Any]:
         """State without what can be computed again: a pickle does not grow with the predictions made before."""
-        return {"mean": self.mean, "basis": self.basis, "common": self.common, "factor": self.factor}
+        return {name: getattr(self, name) for name in ("mean", "basis", "common", "factor", "tilt")}
 
     @property
     def log_det(self) -> float:
@@ -128,12 +132,18 @@ class FullPosterior(CovarianceInBasis):
 
     def solve(self, R: np.ndarray) -> np.ndarray:
         """H^{-1} R for R (K, D')."""
-        inner = lapack.dpotrs(self.factor, (self.basis.T @ R).ravel(), lower=1)[0]
+        shared = R.mean(axis=0)
+        if np.abs(shared).max() <= 1e-14 * np.abs(R).max():  # nearly always: no likelihood has a slope there
+            shared = np.zeros_like(shared)
+        inward = (self.basis.T @ R).ravel()
+        if self.tilt is not None:
+            inward += len(R) * (shared @ self.tilt)
+        inner = lapack.dpotrs(self.factor, inward, lower=1)[0]
         out = self.basis @ inner.reshape(self.basis.shape[1], -1)
-        if self.common is not None:
-            shared = R.mean(axis=0)
-            if np.abs(shared).max() > 1e-14 * np.abs(R).max():  # rarely: no likelihood has a slope there
-                out += np.linalg.solve(self.common, shared)
+        if self.tilt is not None:
+            out += self.tilt @ inner
+        if self.common is not None and shared.any():
+            out += np.linalg.solve(self.common, shared)
         return out
 
     @cached_property
@@ -149,14 +159,6 @@ class FullPosterior(CovarianceInBasis):
         """K times the covariance of one vector added to every class, (D', D')."""
         return None if self.common is None else np.linalg.inv(self.common)
 
-    def covariance(self) -> np.ndarray:
-        K, J = self.basis.shape
-        D = self.mean.shape[1]
-        blocks = np.einsum("ki,idje,lj->kdle", self.basis, self.inner.reshape(J, D, J, D), self.basis, optimize=True)
-        if self.common_covariance is not None:
-            blocks += self.common_covariance[:, None, :] / K
-        return blocks.reshape(K * D, K * D)
-
     def precision(self) -> np.ndarray:
         """H; where the prior leaves what all classes share undetermined, that gets the precision of a mean contrast."""
         K, J = self.basis.shape
@@ -166,35 +168,48 @@ class FullPosterior(CovarianceInBasis):
         if J < K:
             common = np.einsum("idie->de", H) / J if self.common is None else self.common
             out += common[:, None, :] / K
+            if self.tilt is not None:  # K common (u - T B)^2 with u the mean over classes
+                along = np.einsum("dje,kj->dke", self.tilt.reshape(D, J, D), self.basis)
+                cross = np.einsum("ed,ekf->dkf", common, along)
+                out += K * np.einsum("dke,dlf->kelf", along, np.einsum("ed,elf->dlf", common, along))
+                out -= cross + cross.transpose(1, 2, 0)[:, :, None, :]
         return out.reshape(K * D, K * D)
 
-    def variances(self) -> np.ndarray:
-        K, J = self.basis.shape
-        D = self.mean.shape[1]
-        diagonals = np.einsum("idjd->ijd", self.inner.reshape(J, D, J, D))
-        out = np.einsum("ki,ijd,kj->kd", self.basis, diagonals, self.basis)
-        return out if self.common_covariance is None else out + self.common_covariance.diagonal() / K
-
     def contrast_draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-        J, D = self.basis.shape[1], self.mean.shape[1]
-        z = rng.standard_normal((J * D, n_draws))
-        B = solve_triangular(self.factor, z, lower=True, trans=1).reshape(J, D, n_draws)
-        return np.einsum("ki,ids->skd", self.basis, B) + self.mean
+        return self._at(self._drawn(n_draws, rng))
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
         K, D = self.mean.shape
-        out = self.contrast_draws(n_draws, rng)
+        B = self._drawn(n_draws, rng)
+        out = self._at(B)
+        if self.tilt is not None:
+            out += (self.tilt @ B).T[:, None, :]
         if self.common_covariance is not None:
             root = np.linalg.cholesky(self.common_covariance) / np.sqrt(K)
             out += (rng.standard_normal((n_draws, D)) @ root.T)[:, None, :]
         return out
 
+    def _drawn(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Draws of B less its mean, (J D', n_draws)."""
+        z = rng.standard_normal((len(self.factor), n_draws))
+        return solve_triangular(self.factor, z, lower=True, trans=1)
+
+    def _at(self, B: np.ndarray) -> np.ndarray:
+        """Parameters (n_draws, K, D') with contrasts B about those of the mean."""
+        J, D = self.basis.shape[1], self.mean.shape[1]
+        return np.einsum("ki,ids->skd", self.basis, B.reshape(J, D, -1)) + self.mean
+
     def precision_times(self, V: np.ndarray) -> np.ndarray:
         """H V for V (K, D')."""
-        K = len(self.basis)
         inner = (self.basis.T @ V).ravel()
-        out = self.basis @ (self.factor @ (self.factor.T @ inner)).reshape(self.basis.shape[1], -1)
-        return out if self.common is None else out + V.mean(axis=0) @ self.common * np.ones((K, 1))
+        inward = self.factor @ (self.factor.T @ inner)
+        if self.common is None:
+            return self.basis @ inward.reshape(self.basis.shape[1], -1)
+        shared = V.mean(axis=0)
+        if self.tilt is not None:
+            shared = shared - self.tilt @ inner
+            inward -= len(V) * ((shared @ self.common) @ self.tilt)
+        return self.basis @ inward.reshape(self.basis.shape[1], -1) + shared @ self.common
 
     @property
     def latent_size(self) -> int:

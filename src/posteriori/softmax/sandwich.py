@@ -28,9 +28,10 @@ from posteriori.rows.products import add_intercept, as_dense, laplacian_gram, lo
 from posteriori.rows.schema import check_features
 from posteriori.softmax.covariance import CovarianceInBasis
 from posteriori.softmax.kernels import one_hot
-from posteriori.softmax.laplace import class_basis
+from posteriori.softmax.laplace import full_posterior
 from posteriori.softmax.moments import ObservedMoments
 from posteriori.softmax.objective import SoftmaxObjective
+from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import FullPosterior, Posterior
 from posteriori.threads import one_blas_thread, usable_threads
 
@@ -236,13 +237,12 @@ def _bread(model: BayesianSoftmaxRegression, blocks: Blocks) -> CovarianceInBasi
         return fitted.posterior
     assert fitted.precision is not None  # without a prior the posterior is Laplace's
     objective = SoftmaxObjective(blocks, ObservedMoments.of(blocks, len(fitted.mode)), fitted.precision)
-    basis = class_basis(objective)
-    H = objective.curvature.likelihood_hessian(fitted.mode, basis) + fitted.precision.matrix(basis)
-    return FullPosterior(fitted.mode, H, basis)
+    H_lik = objective.curvature.likelihood_hessian(fitted.mode, contrasts(len(fitted.mode)))
+    return full_posterior(objective, fitted.mode, H_lik)
 
 
 def _sandwich(model: BayesianSoftmaxRegression, bread: CovarianceInBasis, meat: np.ndarray) -> CovarianceInBasis:
-    return CovarianceInBasis(model.fitted_.mode, bread.inner @ meat @ bread.inner, bread.basis)
+    return CovarianceInBasis(model.fitted_.mode, bread.inner @ meat @ bread.inner, bread.basis, bread.tilt)
 
 
 def _require_same_rows(model: BayesianSoftmaxRegression, log_likelihood: float) -> None:

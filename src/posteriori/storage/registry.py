@@ -45,6 +45,8 @@ class Stored:
     home: str
     kind: Kind
     attributes: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    """Attributes stored by "attributes" where they are not None, their default."""
     lean: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     prepare: Callable[[Any], Any] | None = None
     finish: Callable[[Any], Any] | None = None
@@ -242,7 +244,8 @@ def _parts() -> list[Stored]:
         Stored("KroneckerPrecision", "posteriori.softmax.precision", "fields"),
         Stored("MatrixPrecision", "posteriori.softmax.precision", "fields"),
         Stored("Coordinates", "posteriori.softmax.coordinates", "fields"),
-        Stored("FullPosterior", "posteriori.softmax.posterior", "attributes", ("mean", "basis", "common", "factor")),
+        Stored("FullPosterior", "posteriori.softmax.posterior", "attributes", ("mean", "basis", "common", "factor"),
+               optional=("tilt",)),
         Stored(
             "KroneckerPosterior",
             "posteriori.softmax.posterior",
