@@ -207,6 +207,25 @@ def test_contrasts_of_weak_priors_are_those_of_the_flat_one(K, has_intercept):
         np.testing.assert_allclose(weak.uncertainty(X[:9]).epistemic, flat.uncertainty(X[:9]).epistemic, atol=1e-9)
 
 
+def test_what_is_not_determined_by_data_is_as_a_weak_prior_says():
+    """Columns far from their mean, whose intercepts' prior is about the mean row: nothing is lost beside it."""
+    for alpha in WEAK:
+        model = BayesianSoftmaxRegression(alpha, approximation="laplace").fit(VOTES, PARTY)
+        table = model.summary()
+        weights = table["feature"] != "(intercept)"
+        np.testing.assert_allclose(table["sd"][weights] * np.sqrt(7 * alpha), 1.0, rtol=1e-6)
+        rows = model.predict_latent(VOTES[:2])[1]
+        expected = ((VOTES[:2] - VOTES.mean()) ** 2).sum(axis=1) / (7 * alpha)
+        np.testing.assert_allclose(rows[:, 0, 0], expected, rtol=1e-6)
+
+
+def test_the_evidence_of_weak_priors_follows_their_volume():
+    """Each weight of each contrast costs half the logarithm of its precision."""
+    models = [BayesianSoftmaxRegression(alpha, approximation="laplace").fit(VOTES, PARTY) for alpha in WEAK]
+    cost = [model.log_evidence_ - 0.5 * 6 * 5 * np.log(alpha) for model, alpha in zip(models, WEAK, strict=True)]
+    np.testing.assert_allclose(cost, cost[-1], rtol=1e-7)
+
+
 @pytest.mark.parametrize("approximation", ["laplace", "variational"])
 @pytest.mark.parametrize("kind", ["by class", "matrix", "Kronecker"])
 def test_weak_priors_that_do_not_treat_classes_equally(kind, approximation):

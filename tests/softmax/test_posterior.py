@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse as sp
 from tests.slow import quick_first
 
-from posteriori.softmax.laplace import PriorOfContrasts
 from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior
 from posteriori.softmax.precision import MatrixPrecision
@@ -33,8 +32,8 @@ def tilted(mean, H, R):
     """A posterior in contrasts under a prior R that does not treat all classes equally, and its precision."""
     K, width = mean.shape
     Q = np.kron(contrasts(K), np.eye(width))
-    precision, common, tilt = PriorOfContrasts.of(MatrixPrecision(R, mean.shape), K)
-    return FullPosterior(mean, Q.T @ H @ Q + precision, contrasts(K), common, tilt=tilt), H + R
+    prior = MatrixPrecision(R, mean.shape).of_contrasts(contrasts(K))
+    return FullPosterior(mean, Q.T @ H @ Q + prior.precision, contrasts(K), prior.common, tilt=prior.tilt), H + R
 
 
 def cases(K, width=D + 1, seed=0):

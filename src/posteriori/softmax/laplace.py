@@ -7,16 +7,15 @@ r"""Laplace's approximation: the Gaussian at the mode, and the evidence that com
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import FullPosterior
 from posteriori.solvers.line_search import line_search
-from posteriori.solvers.problem import PosteriorProblem, PriorPrecision
+from posteriori.solvers.problem import PosteriorProblem
 
-__all__ = ["Laplace", "PriorOfContrasts", "full_posterior", "laplace", "mode"]
+__all__ = ["Laplace", "full_posterior", "laplace", "mode"]
 
 _STALE = 0.1
 """Share of the decrement that a step may leave before the Hessian is made again."""
@@ -31,42 +30,12 @@ class Laplace:
     log_evidence: float
 
 
-class PriorOfContrasts(NamedTuple):
-    r"""A prior N(m, R^{-1}) of theta_k = sum_j Q_kj B_j + u: that of the contrasts B, and of what is shared given B.
-
-    .. math:: p(B):\; R_{BB} - R_{Bu} R_{uu}^{-1} R_{uB}, \qquad p(u \mid B):\; u = T B + v,\;
-              T = -R_{uu}^{-1} R_{uB},\; v \sim N(\cdot, R_{uu}^{-1})
-
-    The likelihood depends on B alone: its curvature is added to the first, and the second stays as it is. So errors of
-    contrasts keep their digits however weak the prior is.
-    """
-
-    precision: np.ndarray
-    """The precision of B, (J D', J D')."""
-    common: np.ndarray
-    """R_uu / K, (D', D')."""
-    tilt: np.ndarray | None
-    """T (D', J D'); None where it is zero, as all classes are treated equally."""
-
-    @classmethod
-    def of(cls, prior: PriorPrecision, K: int) -> PriorOfContrasts:
-        """The prior with a precision R over K classes."""
-        Q = contrasts(K)
-        if prior.exchangeable:
-            return cls(prior.matrix(Q), prior.matrix(np.eye(K)[:, :1]), None)
-        R = prior.matrix(np.column_stack([Q, np.ones(K)]))
-        D = len(R) // K
-        contrast, shared = slice(0, len(R) - D), slice(len(R) - D, None)
-        tilt = -np.linalg.solve(R[shared, shared], R[shared, contrast])
-        marginal = R[contrast, contrast] + R[contrast, shared] @ tilt
-        return cls(0.5 * (marginal + marginal.T), R[shared, shared] / K, tilt)
-
-
 def full_posterior(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray) -> FullPosterior:
     """N(theta, (H_lik + R)^{-1}), H_lik in contrasts of the classes."""
-    K = len(theta)
-    precision, common, tilt = PriorOfContrasts.of(problem.prior, K)
-    return FullPosterior(theta, H_lik + precision, contrasts(K), common, problem.curvature.factor, tilt)
+    basis = contrasts(len(theta))
+    prior = problem.prior.of_contrasts(basis)
+    H = H_lik + prior.precision
+    return FullPosterior(theta, H, basis, prior.common, problem.curvature.factor, prior.tilt, prior.root)
 
 
 def laplace(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray | None = None) -> Laplace:

@@ -93,10 +93,13 @@ class FullPosterior(CovarianceInBasis):
         Factors H.
     tilt : ndarray (D', J D') or None
         T; None is zero.
+    root : ndarray (D', D') or None
+        Lower triangular with root^T root = common, where it has digits that the matrix has lost.
     """
 
     structure = "full"
     gaussian = True
+    root: np.ndarray | None = None
 
     def __init__(
         self,
@@ -106,8 +109,9 @@ class FullPosterior(CovarianceInBasis):
         common: np.ndarray | None = None,
         cholesky: Callable[[np.ndarray], np.ndarray] = cholesky,
         tilt: np.ndarray | None = None,
+        root: np.ndarray | None = None,
     ) -> None:
-        self.mean, self.basis, self.common, self.tilt = mean, basis, common, tilt
+        self.mean, self.basis, self.common, self.tilt, self.root = mean, basis, common, tilt, root
         try:
             self.factor = cholesky(H)
         except np.linalg.LinAlgError:
@@ -123,12 +127,12 @@ class FullPosterior(CovarianceInBasis):
 
     def __getstate__(self) -> dict[str, Any]:
         """State without what can be computed again: a pickle does not grow with the predictions made before."""
-        return {name: getattr(self, name) for name in ("mean", "basis", "common", "factor", "tilt")}
+        return {name: getattr(self, name) for name in ("mean", "basis", "common", "factor", "tilt", "root")}
 
     @property
     def log_det(self) -> float:
         value = 2.0 * float(np.log(self.factor.diagonal()).sum())
-        return value if self.common is None else value + float(np.linalg.slogdet(self.common)[1])
+        return value if self.common is None else value + 2.0 * float(np.log(self._common_root.diagonal()).sum())
 
     def solve(self, R: np.ndarray) -> np.ndarray:
         """H^{-1} R for R (K, D')."""
@@ -143,7 +147,8 @@ class FullPosterior(CovarianceInBasis):
         if self.tilt is not None:
             out += self.tilt @ inner
         if self.common is not None and shared.any():
-            out += np.linalg.solve(self.common, shared)
+            half = solve_triangular(self._common_root, shared, lower=True, trans=1)
+            out += solve_triangular(self._common_root, half, lower=True)
         return out
 
     @cached_property
@@ -157,7 +162,18 @@ class FullPosterior(CovarianceInBasis):
     @cached_property
     def common_covariance(self) -> np.ndarray | None:
         """K times the covariance of one vector added to every class, (D', D')."""
-        return None if self.common is None else np.linalg.inv(self.common)
+        return None if self.common is None else self._common_spread @ self._common_spread.T
+
+    @cached_property
+    def _common_root(self) -> np.ndarray:
+        """F, lower triangular, with F^T F = common."""
+        assert self.common is not None
+        return np.linalg.cholesky(self.common[::-1, ::-1])[::-1, ::-1].T if self.root is None else self.root
+
+    @cached_property
+    def _common_spread(self) -> np.ndarray:
+        """F^{-1}, lower triangular: the Cholesky factor of common^{-1}."""
+        return solve_triangular(self._common_root, np.eye(len(self._common_root)), lower=True)
 
     def precision(self) -> np.ndarray:
         """H; where the prior leaves what all classes share undetermined, that gets the precision of a mean contrast."""
@@ -185,8 +201,7 @@ class FullPosterior(CovarianceInBasis):
         if self.tilt is not None:
             out += (self.tilt @ B).T[:, None, :]
         if self.common_covariance is not None:
-            root = np.linalg.cholesky(self.common_covariance) / np.sqrt(K)
-            out += (rng.standard_normal((n_draws, D)) @ root.T)[:, None, :]
+            out += (rng.standard_normal((n_draws, D)) @ self._common_spread.T)[:, None, :] / np.sqrt(K)
         return out
 
     def _drawn(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:

@@ -245,7 +245,7 @@ def _parts() -> list[Stored]:
         Stored("MatrixPrecision", "posteriori.softmax.precision", "fields"),
         Stored("Coordinates", "posteriori.softmax.coordinates", "fields"),
         Stored("FullPosterior", "posteriori.softmax.posterior", "attributes", ("mean", "basis", "common", "factor"),
-               optional=("tilt",)),
+               optional=("tilt", "root")),
         Stored(
             "KroneckerPosterior",
             "posteriori.softmax.posterior",
