@@ -134,6 +134,12 @@ def test_a_rough_tolerance_costs_no_digits(votes, solver):
     np.testing.assert_allclose(rough.summary("sum")["sd"], votes.summary("sum")["sd"], rtol=1e-8)
 
 
+def test_a_few_iterations_may_be_enough(votes):
+    near = BayesianSoftmaxRegression("flat", solver="newton", max_iter=3).fit(VOTES, PARTY)
+    assert near.solution_.converged
+    np.testing.assert_allclose(near.coef_, votes.coef_, rtol=1e-8, atol=1e-10)
+
+
 # Stata's published figures for anes96 (mlogit, base outcome 0; margins, dydx(*))
 
 STATA_PARAMS = """

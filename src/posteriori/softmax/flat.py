@@ -33,6 +33,8 @@ _SETTLED = 1e-26
 _SAME_INFORMATION = 1e-20
 """A step of this decrement changes the information by less than a part in 1e9."""
 _POLISHING_STEPS = 8
+_ROUNDING = 1e-12
+"""Share of J by which it may seem to grow, where steps are too short to change it."""
 _FLOOR = 1e-10
 """Least information about a contrast, as a share of its own diagonal, where there is no finite maximum."""
 
@@ -63,7 +65,7 @@ class FlatPrior(Parameters):
         found = find_mode(objective, settings)
         if found.solution.status in (Status.SEPARATED, Status.INTERRUPTED, Status.DIVERGED):
             return replace(found, posterior=_bounded_posterior(objective, found.theta))
-        return _polished(objective, found)
+        return _polished(objective, found, settings.tol)
 
     def strengthened(
         self, likelihood: LinearLikelihood, settings: SolveSettings, found: Mode, factor: float
@@ -101,7 +103,7 @@ def _bounded_posterior(objective: SoftmaxObjective, theta: np.ndarray) -> FullPo
             floor *= 100.0
 
 
-def _polished(objective: SoftmaxObjective, found: Mode) -> Mode:
+def _polished(objective: SoftmaxObjective, found: Mode, tol: float) -> Mode:
     """The maximum to the last digits, by Newton's steps: the information is needed there in any case."""
     theta, gap = found.theta, np.inf
     value, gradient = objective.value_gradient(theta)
@@ -112,13 +114,16 @@ def _polished(objective: SoftmaxObjective, found: Mode) -> Mode:
             before, gap = gap, -0.5 * float(np.vdot(gradient, step))
             if gap <= _SETTLED * abs(value) or not gap < 0.5 * before:
                 break
-            theta = theta + step
-            value, gradient = objective.value_gradient(theta)
+            moved, moved_gradient = objective.value_gradient(theta + step)
+            if not moved <= value + _ROUNDING * abs(value):
+                break
+            theta, value, gradient = theta + step, moved, moved_gradient
             posterior = _posterior(objective, theta) if gap > _SAME_INFORMATION else posterior.about(theta)
     except np.linalg.LinAlgError:
         posterior = _bounded_posterior(objective, theta)
     solution = replace(
         found.solution,
+        status=Status.CONVERGED if gap <= tol * abs(value) else found.solution.status,
         objective=value,
         gradient_norm=float(np.linalg.norm(gradient)),
         gap=gap,
