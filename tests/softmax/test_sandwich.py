@@ -167,6 +167,14 @@ def test_weights_of_a_survey_are_groups_of_one_row():
     np.testing.assert_allclose(table["sd"], expected, rtol=1e-8)
 
 
+def test_groups_of_one_row_have_the_small_sample_factor(flat):
+    """N / (N - p), which books call HC1; statsmodels leaves it out of models fitted by likelihood."""
+    one = flat.summary("sum", errors="cluster", X=X, y=Y, groups=np.arange(len(Y)))["sd"]
+    for name in ("HC0", "HC1"):
+        plain = flat.summary("sum", errors=name, X=X, y=Y)["sd"]
+        np.testing.assert_allclose(one**2 / plain**2, len(Y) / (len(Y) - 8), rtol=1e-10)
+
+
 def test_class_weights_of_the_fit_are_applied_again():
     model = BayesianSoftmaxRegression("flat", class_weight={0: 2.0}).fit(X, Y)
     table = model.summary("sum", errors="HC0", X=X, y=Y)
