@@ -6,13 +6,14 @@ import pytest
 import scipy.sparse as sp
 import statsmodels.api as sm
 from scipy.special import softmax
+from sklearn.datasets import load_iris
 
 import posteriori as po
 from posteriori import BayesianSoftmaxRegression, GaussianPrior
 from posteriori.softmax.collinearity import dependent_columns
 from posteriori.softmax.flat import FlatPrior
 
-pytestmark = pytest.mark.filterwarnings("ignore:The default multinomial Hessian:FutureWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:Maximum Likelihood optimization failed")  # of the peer, to 1e-14
 
 ANES = sm.datasets.anes96.load_pandas()
 VOTES, PARTY = ANES.exog, ANES.endog.astype(int)
@@ -393,31 +394,75 @@ def test_laplace_is_the_only_approximation():
 APART = np.r_[np.linspace(-3, -1, 8), np.linspace(1, 3, 8)][:, None]
 
 
-@pytest.mark.parametrize("quasi", [False, True])
-def test_separated_classes_have_no_standard_errors(quasi):
-    X, y = (np.r_[APART, [[0.0], [0.0]]], [0] * 8 + [1] * 8 + [0, 1]) if quasi else (APART, [0] * 8 + [1] * 8)
-    with pytest.warns(po.SeparationWarning, match="separated.*no standard errors.*infinite.*'jeffreys'"):
-        model = BayesianSoftmaxRegression("flat").fit(pd.DataFrame(X, columns=["length"]), y)
-    table = model.summary("reference")
-    assert np.isinf(table["sd"]).all()
-    assert (table["lower"] == -np.inf).all()
-    assert (table["upper"] == np.inf).all()
-    assert (table["p"] == 1.0).all()
-    assert (table["probability_of_sign"] == 0.5).all()
-    assert np.isinf(model.marginal_effects(pd.DataFrame(X, columns=["length"]))["sd"]).all()
-    P = model.predict_proba(pd.DataFrame(X, columns=["length"]))
+SEPARATED = "separated.*no standard errors.*infinite.*'jeffreys'"
+
+
+def test_separated_classes_have_no_standard_errors():
+    rows, y = pd.DataFrame(APART, columns=["length"]), [0] * 8 + [1] * 8
+    with pytest.warns(po.SeparationWarning, match=SEPARATED):
+        model = BayesianSoftmaxRegression("flat").fit(rows, y)
+    for errors in ({}, {"errors": "HC0", "X": rows, "y": y}):
+        table = model.summary("reference", **errors)
+        assert np.isinf(table["sd"]).all()
+        assert (table["lower"] == -np.inf).all()
+        assert (table["upper"] == np.inf).all()
+        assert (table["p"] == 1.0).all()
+        assert (table["probability_of_sign"] == 0.5).all()
+    assert np.isinf(model.marginal_effects(rows)["sd"]).all()
+    P = model.predict_proba(rows)
     assert np.isfinite(P).all()
     assert (P[:8, 0] > 0.5).all()
     with pytest.raises(ValueError, match=r"as_prior\(\) needs a posterior.*separated"):
         model.as_prior()
 
 
+def test_what_is_finite_under_quasi_separation_has_its_errors():
+    """Two rows at zero, one of each class, know the intercept: its information is 2 / 4."""
+    X, y = np.r_[APART, [[0.0], [0.0]]], [0] * 8 + [1] * 8 + [0, 1]
+    with pytest.warns(po.SeparationWarning, match=SEPARATED):
+        table = BayesianSoftmaxRegression("flat").fit(X, y).contrast(1, 0)
+    assert np.isinf(table["sd"][0])
+    assert table["sd"][1] == pytest.approx(np.sqrt(2.0), rel=1e-6)
+    assert table["mean"][1] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_column_that_occurs_with_one_class_alone_leaves_the_others_as_they_are(K, tmp_path):
+    """Its own coefficient grows for ever; all others are those of the rows without it."""
+    X, y = random_problem(23, N=400, K=K, scale=np.array([1.0, 30.0, 0.2]))
+    rare = np.random.default_rng(0).uniform(size=400) < 0.05
+    y = np.where(rare, 1, y)
+    with pytest.warns(po.SeparationWarning, match=SEPARATED):
+        model = BayesianSoftmaxRegression("flat").fit(np.column_stack([X, rare]), y)
+    table = model.contrast(1, 0)
+    expected = BayesianSoftmaxRegression("flat").fit(X[~rare], y[~rare]).contrast(1, 0)
+    assert np.isinf(table["sd"]).tolist() == [False, False, False, True, False]
+    for column in ("mean", "sd", "lower", "upper", "z"):
+        np.testing.assert_allclose(table[column].drop(3), expected[column], rtol=1e-6, atol=1e-8)
+    po.save(model, tmp_path / "model")
+    assert po.load(tmp_path / "model").contrast(1, 0).equals(table)
+
+
+def test_two_classes_beside_a_third_that_is_separated():
+    """Setosa is told apart without error; versicolor and virginica are not, and have the figures of every textbook."""
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(po.SeparationWarning, match="Classes 0 and "):
+        model = BayesianSoftmaxRegression("flat").fit(X, y)
+    table = model.contrast(2, 1)
+    np.testing.assert_allclose(table["mean"], [-2.465, -6.681, 9.429, 18.286, -42.638], atol=5e-4)
+    np.testing.assert_allclose(table["sd"], [2.394, 4.480, 4.737, 9.743, 25.708], atol=5e-4)
+    assert np.isinf(model.contrast(1, 0)["sd"]).all()
+    assert np.isinf(model.summary("sum")["sd"]).all()
+
+
 def test_a_class_without_rows_is_separated():
     X, y = random_problem(18, K=2)
     with pytest.warns(po.SeparationWarning):
         model = BayesianSoftmaxRegression("flat", classes=[0, 1, 2]).fit(X, y)
-    assert np.isinf(model.summary("sum")["sd"]).all()
+    assert np.isinf(model.contrast(2, 1)["sd"]).all()
     assert np.isfinite(model.predict_proba(X)).all()
+    expected = BayesianSoftmaxRegression("flat").fit(X, y).contrast(1, 0)
+    np.testing.assert_allclose(model.contrast(1, 0)[["mean", "sd"]], expected[["mean", "sd"]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("prior", ["flat", "jeffreys"])

@@ -31,13 +31,24 @@ class CovarianceInBasis:
         Q: contrasts, or the identity.
     tilt : ndarray (D', J D') or None
         T: by how much what all classes share goes with the contrasts; None where it does not.
+    free : ndarray (r, K, D') or None
+        Directions about which nothing is known: functions that change along them have infinite variance. The
+        covariance is that of all others.
     """
 
     inner: np.ndarray
     tilt: np.ndarray | None = None
+    free: np.ndarray | None = None
 
-    def __init__(self, mean: np.ndarray, inner: np.ndarray, basis: np.ndarray, tilt: np.ndarray | None = None) -> None:
-        self.mean, self.inner, self.basis, self.tilt = mean, inner, basis, tilt
+    def __init__(
+        self,
+        mean: np.ndarray,
+        inner: np.ndarray,
+        basis: np.ndarray,
+        tilt: np.ndarray | None = None,
+        free: np.ndarray | None = None,
+    ) -> None:
+        self.mean, self.inner, self.basis, self.tilt, self.free = mean, inner, basis, tilt, free
 
     @cached_property
     def forms(self) -> np.ndarray:

@@ -166,7 +166,7 @@ def warn_about(solution: BayesianSolution, n_draws: int, classes: np.ndarray, na
     if solution.status is Status.SEPARATED:
         which = "" if solution.separation is None else f"{solution.separation.sentence(classes, names)} "
         warnings.warn(
-            f"{which}Without a maximum there are no standard errors: tables show them as infinite. With "
+            f"{which}Coefficients that grow have no standard errors: tables show them as infinite. With "
             "prior='jeffreys' and prior='evidence' they are finite.",
             SeparationWarning,
             stacklevel=3,

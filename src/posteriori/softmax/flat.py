@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from scipy.linalg import eigh
 
 from posteriori.parameters import Parameters, is_number
 from posteriori.softmax.collinearity import require_independent
 from posteriori.softmax.coordinates import CoordinateRule
+from posteriori.softmax.covariance import CovarianceInBasis
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings, find_mode
 from posteriori.softmax.objective import SoftmaxObjective
@@ -35,6 +37,12 @@ _SAME_INFORMATION = 1e-20
 _POLISHING_STEPS = 8
 _ROUNDING = 1e-12
 """Share of J by which it may seem to grow, where steps are too short to change it."""
+_FAR_STEPS, _FAR_FLOPS = 60, 2e10
+"""Most steps, and most multiplications for their information, in search of what is finite under separation."""
+_LOST, _CLEAR = 1e-9, 1e-7
+"""Shares of the most information there can be: below the first a direction is lost, above the second it is not."""
+_LEAST_SHARE, _LONGEST = 1e-12, 3.0
+"""The least share by which a slope is divided, and the longest step, in nats of a row's logits."""
 _FLOOR = 1e-10
 """Least information about a contrast, as a share of its own diagonal, where there is no finite maximum."""
 
@@ -64,7 +72,10 @@ class FlatPrior(Parameters):
         objective = likelihood.objective(self._precision(likelihood))
         found = find_mode(objective, settings)
         if found.solution.status in (Status.SEPARATED, Status.INTERRUPTED, Status.DIVERGED):
-            return replace(found, posterior=_bounded_posterior(objective, found.theta))
+            posterior = _bounded_posterior(objective, found.theta)
+            if found.solution.status is Status.SEPARATED:
+                posterior.limit = _limit(objective, found.theta)
+            return replace(found, posterior=posterior)
         return _polished(objective, found, settings.tol)
 
     def strengthened(
@@ -101,6 +112,36 @@ def _bounded_posterior(objective: SoftmaxObjective, theta: np.ndarray) -> FullPo
             return _posterior(objective, theta, floor)
         except np.linalg.LinAlgError:
             floor *= 100.0
+
+
+def _limit(objective: SoftmaxObjective, theta: np.ndarray) -> CovarianceInBasis | None:
+    """The estimates that are finite although classes are separated; None if they cannot be told from the others.
+
+    Newton's steps move the logits of separated rows by about one each, for ever, while all else converges. Far out, the
+    information about what moves is next to nothing compared with that at theta = 0, the most there can be.
+    """
+    basis = contrasts(len(theta))
+    size = basis.shape[1] * theta.shape[1]
+    if objective.n_rows * size**2 * _FAR_STEPS > _FAR_FLOPS:
+        return None
+
+    def information(theta: np.ndarray) -> np.ndarray:
+        return objective.curvature.likelihood_hessian(theta, basis) + objective.prior.matrix(basis)
+
+    most = information(np.zeros_like(theta))
+    for _ in range(_FAR_STEPS):
+        shares, vectors = eigh(information(theta), most)
+        slopes = vectors.T @ (basis.T @ objective.value_gradient(theta)[1]).ravel()
+        lost = shares < _LOST
+        left = 0.5 * float((slopes[~lost] ** 2 / shares[~lost]).sum())
+        if lost.any() and left < _SETTLED * objective.n_rows and (shares[~lost] > _CLEAR).all():
+            known = vectors[:, ~lost]
+            free = np.einsum("ki,ids->skd", basis, vectors[:, lost].reshape(basis.shape[1], -1, int(lost.sum())))
+            return CovarianceInBasis(theta, (known / shares[~lost]) @ known.T, basis, free=free)
+        step = -slopes / np.maximum(shares, _LEAST_SHARE)
+        step *= min(1.0, _LONGEST * np.sqrt(objective.n_rows) / max(float(np.linalg.norm(step)), 1e-300))
+        theta = theta + basis @ (vectors @ step).reshape(basis.shape[1], -1)
+    return None
 
 
 def _polished(objective: SoftmaxObjective, found: Mode, tol: float) -> Mode:

@@ -100,6 +100,8 @@ class FullPosterior(CovarianceInBasis):
     structure = "full"
     gaussian = True
     root: np.ndarray | None = None
+    limit: CovarianceInBasis | None = None
+    """Where the likelihood has no maximum: the estimates of what is finite all the same, for tables."""
 
     def __init__(
         self,
@@ -127,7 +129,7 @@ class FullPosterior(CovarianceInBasis):
 
     def __getstate__(self) -> dict[str, Any]:
         """State without what can be computed again: a pickle does not grow with the predictions made before."""
-        return {name: getattr(self, name) for name in ("mean", "basis", "common", "factor", "tilt", "root")}
+        return {name: getattr(self, name) for name in ("mean", "basis", "common", "factor", "tilt", "root", "limit")}
 
     @property
     def log_det(self) -> float:

@@ -84,10 +84,11 @@ class PosteriorErrors:
     sampling = False
 
     def estimate(self, model: BayesianSoftmaxRegression, rows: RowsAgain) -> Estimate:
-        """The posterior itself; rows are not needed."""
+        """The posterior itself, or what is finite of it; rows are not needed."""
         if rows.groups is not None:
             raise ValueError("groups= has no part in errors='posterior': use errors='cluster'.")
-        return model.fitted_.posterior
+        posterior = model.fitted_.posterior
+        return posterior.limit if isinstance(posterior, FullPosterior) and posterior.limit is not None else posterior
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from posteriori.parameters import require_choice, require_level
 from posteriori.rows.blocks import Blocks
 from posteriori.softmax.bayesian_settings import prior_from
+from posteriori.softmax.covariance import CovarianceInBasis
 from posteriori.softmax.predictive import drawn_moments, effect_slopes, weighted_sums
 from posteriori.softmax.sandwich import Estimate, RowsAgain, blocks_again, standard_errors
 from posteriori.solvers.solution import Status
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["CoefficientTables", "as_html", "as_text", "facts"]
 
 _EFFECT_DRAWS = 400
+_STILL = 1e-5
+"""Share of its standard error by which a coefficient may seem to move along a free direction, by rounding."""
 _MOST_ROWS = 40
 """Coefficients shown; summary() has them all."""
 
@@ -161,9 +164,31 @@ def _coefficients(
     differences = np.abs(C.sum(axis=1)).max() < 1e-12
     covariances = estimate.contrast_covariance(units) if differences else estimate.latent_covariance(units)
     mean = C @ fitted.in_data_units(estimate.mean, model.n_features_in_)
-    variances = np.einsum("mk,dkl,ml->md", C, covariances, C)
+    sd = np.sqrt(np.maximum(np.einsum("mk,dkl,ml->md", C, covariances, C), 0.0))
+    if (unknown := _undetermined(model, estimate, C, units, sd)) is not None:
+        mean, sd = np.where(unknown, C @ fitted.mean(model.n_features_in_), mean), np.where(unknown, np.inf, sd)
     names = _feature_names(model) + (["(intercept)"] if width > model.n_features_in_ else [])
-    return _table(model, classes, names, mean, np.sqrt(np.maximum(variances, 0.0)), level, kind.sampling)
+    return _table(model, classes, names, mean, sd, level, kind.sampling)
+
+
+def _undetermined(
+    model: BayesianSoftmaxRegression, estimate: Estimate, C: np.ndarray, units: np.ndarray, sd: np.ndarray
+) -> np.ndarray | None:
+    """Coefficients (m, D') that separation of classes drives to infinity; None if there are none.
+
+    Free directions have unit length by the most information there can be, which makes them comparable with `sd`.
+    """
+    if not _separated(model):
+        return None
+    if not isinstance(estimate, CovarianceInBasis) or estimate.free is None:  # all that is known is that some are
+        return np.ones((len(C), len(units)), dtype=bool)
+    along = np.einsum("mk,rkd,ed->rme", C, estimate.free, units, optimize=True)
+    return np.linalg.norm(along, axis=0) > _STILL * sd
+
+
+def _separated(model: BayesianSoftmaxRegression) -> bool:
+    """Whether the likelihood has no maximum, and no prior keeps the estimates finite."""
+    return model.fitted_.precision is None and model.solution_.status is Status.SEPARATED
 
 
 def _table(
@@ -175,15 +200,9 @@ def _table(
     level: float,
     sampling: bool,
 ) -> pd.DataFrame:
-    """Figures (m, d) with standard errors as rows of a table; with z and p where they are errors of sampling.
-
-    Where the likelihood has no maximum, there are no standard errors: they are infinite.
-    """
+    """Figures (m, d) with standard errors as rows of a table; with z and p where they are errors of sampling."""
     import pandas as pd
 
-    improper = model.fitted_.precision is None
-    if improper and model.solution_.status is Status.SEPARATED:
-        sd = np.full_like(sd, np.inf)
     half = ndtri(0.5 * (1.0 + level)) * sd
     z = np.divide(mean, sd, out=np.copysign(np.inf, mean), where=sd > 0)
     columns = {
@@ -195,7 +214,7 @@ def _table(
         "upper": (mean + half).ravel(),
         "probability_of_sign": np.where(mean == 0, 0.5, ndtr(np.abs(z))).ravel(),
     }
-    if sampling or improper:
+    if sampling or model.fitted_.precision is None:
         columns |= {"z": z.ravel(), "p": 2.0 * ndtr(-np.abs(z)).ravel()}
     return pd.DataFrame(columns)
 
@@ -218,6 +237,8 @@ def _marginal_effects(
     blocks = model.blocks(rows.X, K) if rows.y is None else blocks_again(model, rows)
     if method == "delta":
         mean, sd = _effects_by_slopes(model, blocks, at, kind.estimate(model, rows))
+        if _separated(model):
+            sd = np.full_like(sd, np.inf)
         return _table(model, list(model.classes_), names, mean, sd, level, kind.sampling)
     effects, tail = _drawn_effects(model, blocks, at), 0.5 * (1.0 - level)
     mean = effects.mean(axis=0)

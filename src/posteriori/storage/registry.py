@@ -245,7 +245,9 @@ def _parts() -> list[Stored]:
         Stored("MatrixPrecision", "posteriori.softmax.precision", "fields"),
         Stored("Coordinates", "posteriori.softmax.coordinates", "fields"),
         Stored("FullPosterior", "posteriori.softmax.posterior", "attributes", ("mean", "basis", "common", "factor"),
-               optional=("tilt", "root")),
+               optional=("tilt", "root", "limit")),
+        Stored("CovarianceInBasis", "posteriori.softmax.covariance", "attributes", ("mean", "inner", "basis"),
+               optional=("tilt", "free")),
         Stored(
             "KroneckerPosterior",
             "posteriori.softmax.posterior",
