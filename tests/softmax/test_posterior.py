@@ -8,8 +8,9 @@ import scipy.sparse as sp
 from tests.slow import quick_first
 
 from posteriori.softmax.pairs import contrasts
-from posteriori.softmax.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior
+from posteriori.softmax.posterior import FullPosterior
 from posteriori.softmax.precision import MatrixPrecision
+from posteriori.softmax.structured import DiagonalPosterior, KroneckerPosterior
 
 D, N = 3, 7  # with the intercept there are D + 1 coefficients a class
 

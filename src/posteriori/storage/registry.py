@@ -250,13 +250,13 @@ def _parts() -> list[Stored]:
                optional=("tilt", "free")),
         Stored(
             "KroneckerPosterior",
-            "posteriori.softmax.posterior",
+            "posteriori.softmax.structured",
             "attributes",
             ("mean", "levels", "latent_basis", "_log_det_common", "spread", "directions", "shrunk"),
         ),
         Stored(
             "DiagonalPosterior",
-            "posteriori.softmax.posterior",
+            "posteriori.softmax.structured",
             "attributes",
             ("mean", "precisions", "centre", "latent_basis"),
         ),
