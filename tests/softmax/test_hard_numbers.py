@@ -17,7 +17,6 @@ from posteriori import (
 )
 from posteriori.exceptions import SingularError
 from posteriori.maths.integrals import cholesky_psd
-from posteriori.maths.linalg import inverse_pd
 from posteriori.softmax import pairs
 
 RNG = np.random.default_rng(7)
@@ -165,15 +164,6 @@ def test_a_posterior_without_a_covariance_is_refused_with_advice():
     Z = np.column_stack([X, X[:, 0]])
     with pytest.raises(SingularError, match="Use a stronger prior"):
         BayesianSoftmaxRegression(1e-16, approximation="laplace").fit(Z, Y)
-
-
-def test_an_inverse_in_any_units():
-    units = np.array([1e-150, 1.0, 1e150])
-    M = np.array([[2.0, 0.5, 0.1], [0.5, 1.0, 0.2], [0.1, 0.2, 3.0]])
-    found = inverse_pd(M * units * units[:, None]) * units * units[:, None]
-    np.testing.assert_allclose(found, np.linalg.inv(M), rtol=1e-12, atol=1e-15)
-    with pytest.raises(np.linalg.LinAlgError):
-        inverse_pd(np.ones((2, 2)))
 
 
 def test_a_covariance_that_is_not_a_number_has_no_factor_and_takes_no_time():

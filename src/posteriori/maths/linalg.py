@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack
 
-__all__ = ["cholesky", "factored_spd", "inverse_pd", "inverse_spd", "null_space"]
+__all__ = ["cholesky", "factored_spd", "inverse_spd", "null_space", "reversed_cholesky"]
 
 
 def cholesky(M: np.ndarray) -> np.ndarray:
@@ -21,6 +21,18 @@ def cholesky(M: np.ndarray) -> np.ndarray:
     if info != 0 or not np.isfinite(L[-1, -1]):
         raise np.linalg.LinAlgError("The matrix is not positive definite.")
     return L
+
+
+def reversed_cholesky(M: np.ndarray) -> np.ndarray:
+    """F, lower triangular, with F^T F = M for a positive definite M; its inverse is the Cholesky factor of M^{-1}.
+
+    >>> F = reversed_cholesky(np.array([[5.0, 2.0], [2.0, 4.0]]))
+    >>> F, F.T @ F
+    (array([[2., 0.],
+           [1., 2.]]), array([[5., 2.],
+           [2., 4.]]))
+    """
+    return cholesky(M[::-1, ::-1])[::-1, ::-1].T
 
 
 def _factor(M: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
@@ -67,24 +79,6 @@ def inverse_spd(M: np.ndarray, ridge: float = 1e-10) -> np.ndarray:
     inverse[np.diag_indices_from(inverse)] *= 0.5
     inverse *= scale
     inverse *= scale[:, None]
-    return inverse
-
-
-def inverse_pd(M: np.ndarray) -> np.ndarray:
-    """Inverse of a positive definite matrix in whatever units, to all digits that it has; an error for others.
-
-    >>> inverse_pd(np.array([[2e-200, 0.0], [0.0, 4e200]])).diagonal()
-    array([5.0e+199, 2.5e-201])
-    """
-    size = np.sqrt(np.abs(M.diagonal()))
-    size = np.where(size > 0, size, 1.0)
-    lower, _ = lapack.dpotri(cholesky(M / size / size[:, None]), lower=1, overwrite_c=1)
-    inverse = lower + lower.T
-    inverse[np.diag_indices_from(inverse)] *= 0.5
-    with np.errstate(over="ignore", under="ignore"):
-        inverse = inverse / size / size[:, None]
-    if not np.isfinite(inverse).all():
-        raise np.linalg.LinAlgError("The inverse is beyond the range of numbers.")
     return inverse
 
 

@@ -21,10 +21,11 @@ import numpy as np
 from scipy.optimize import minimize
 
 from posteriori.softmax.coordinates import CoordinateRule
-from posteriori.softmax.laplace import Laplace, class_basis, laplace, mode
+from posteriori.softmax.laplace import Laplace, laplace, mode
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings, certified, find_mode
 from posteriori.softmax.objective import SoftmaxObjective
+from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.precision import DiagonalPrecision
 from posteriori.softmax.priors import WEAK, WEAKEST
 from posteriori.softmax.structured import structured_posterior
@@ -102,7 +103,7 @@ class Evidence:
         problem = self.problem_at(u)
         theta = self.theta
         if self.found is None:
-            H_lik = problem.curvature.likelihood_hessian(theta, class_basis(problem))
+            H_lik = problem.curvature.likelihood_hessian(theta, contrasts(len(theta)))
         else:
             H_lik = self.found.likelihood_hessian
             change = u - self.path[-1].u

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from posteriori.exceptions import SingularError
+from posteriori.softmax.collinearity import require_independent
 from posteriori.softmax.coordinates import CoordinateRule
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings
@@ -32,7 +33,7 @@ class JeffreysPrior:
 
     autoscale: ClassVar[bool] = True
     proper: ClassVar[bool] = False
-    note: ClassVar[str] = ""
+    note: ClassVar[str] = "Jeffreys"
 
     def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
         """Standardised columns, for the sake of rounding alone."""
@@ -40,6 +41,7 @@ class JeffreysPrior:
 
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The mode by Fisher's scoring, with the Gaussian of its information; there is no evidence."""
+        require_independent(likelihood, "jeffreys")
         objective = likelihood.objective(np.zeros(likelihood.shape))
         problem = JeffreysProblem(objective)
         steps = fisher_scoring(problem, np.zeros(likelihood.shape), settings.tol)

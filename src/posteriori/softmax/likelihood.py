@@ -33,6 +33,8 @@ class LinearLikelihood:
     observed: ObservedMoments
     coordinates: Coordinates
     has_intercept: bool
+    names: list[str] | None = None
+    """Names of the columns, where they have any."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -54,7 +56,7 @@ def linear_likelihood(
     centred and of unit spread; without an intercept columns keep their origin, which then means something, and are
     scaled by their root mean square.
     """
-    K = len(target.classes)
+    K, names = len(target.classes), features.names
 
     def blocks_in(coordinates: Coordinates) -> Blocks:
         return features.blocks(target, K, shift=coordinates.shift, scale=coordinates.scale, n_threads=n_threads)
@@ -73,10 +75,10 @@ def linear_likelihood(
         if ready is not blocks:
             blocks, observed = ready, ObservedMoments.of(ready, K)
         centre = np.append(observed.mean, 1.0) if has_intercept else None
-        return LinearLikelihood(blocks, observed, Coordinates(safe.shift, safe.scale, centre), has_intercept)
+        return LinearLikelihood(blocks, observed, Coordinates(safe.shift, safe.scale, centre), has_intercept, names)
     coordinates = _standard_coordinates(blocks, observed, safe, has_intercept)
     blocks = prepared(blocks_in(coordinates))
-    return LinearLikelihood(blocks, ObservedMoments.of(blocks, K), coordinates, has_intercept)
+    return LinearLikelihood(blocks, ObservedMoments.of(blocks, K), coordinates, has_intercept, names)
 
 
 def _standard_coordinates(

@@ -25,6 +25,7 @@ from posteriori.softmax.kernels import probabilities
 
 __all__ = [
     "averaged_moments",
+    "contrast_covariance",
     "contrasts",
     "hessian_from_pairs",
     "leverage_slope",
@@ -141,6 +142,24 @@ def reference_covariance(variances: np.ndarray, K: int) -> np.ndarray:
     full[:, k, m] = full[:, m, k] = variances.T
     last = full[:, :-1, -1]
     return 0.5 * (last[:, :, None] + last[:, None, :] - full[:, :-1, :-1])
+
+
+def contrast_covariance(variances: np.ndarray, K: int) -> np.ndarray:
+    """Covariance of f_k less the mean over classes, (n, K, K), from the pairs' variances (pairs, n).
+
+    With V the matrix of var(f_k - f_l) and C = I - 1 1^T / K it is -1/2 C V C.
+
+    >>> contrast_covariance(np.array([[4.0]]), 2)
+    array([[[ 1., -1.],
+            [-1.,  1.]]])
+    """
+    V = np.zeros((variances.shape[1], K, K))
+    k, m = np.triu_indices(K, 1)
+    V[:, k, m] = V[:, m, k] = variances.T
+    V -= V.mean(axis=1, keepdims=True)
+    V -= V.mean(axis=2, keepdims=True)
+    V *= -0.5
+    return V
 
 
 def leverage_slope(P: np.ndarray, variances: np.ndarray) -> np.ndarray:

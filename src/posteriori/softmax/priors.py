@@ -42,7 +42,7 @@ class Prior(Protocol):
 
     @property
     def note(self) -> str:
-        """Text that is added to the description of the prior, such as how it was chosen."""
+        """Text that is added to the description of a Gaussian prior, or that is all the description of another."""
 
     def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
         """The coordinates of a fit that this prior needs."""
@@ -171,8 +171,8 @@ class GaussianPrior(Parameters):
         if given.ndim == 0 or given.shape == (K, D):
             if not (given > 0).all():
                 raise ValueError(
-                    f"The prior's precision is {self.precision!r}: it must be positive. For a flat prior use "
-                    "SoftmaxRegression(alpha=0), or prior='jeffreys'."
+                    f"The prior's precision is {self.precision!r}: it must be positive. For maximum likelihood use "
+                    "prior='flat' or SoftmaxRegression(alpha=0), for a flat prior that stays finite prior='jeffreys'."
                 )
             values = per_coefficient(given, unit, weak if has_intercept else None, (K, D))
             values = np.maximum(values, np.finfo(float).tiny)  # of values beyond 1e150: nothing, but still proper

@@ -29,9 +29,10 @@ from posteriori.meta.calibrated_classifier import LOWEST, CalibratedClassifier
 from posteriori.meta.utility_classifier import UtilityClassifier
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.importance import WeightedDraws
-from posteriori.softmax.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior, Posterior
+from posteriori.softmax.posterior import FullPosterior, Posterior
 from posteriori.softmax.predictive import quasi_nodes
 from posteriori.softmax.regression import SoftmaxRegression
+from posteriori.softmax.structured import DiagonalPosterior, KroneckerPosterior
 from posteriori.storage.onnx_graph import Graph, Value, import_onnx, log1p
 
 __all__ = ["to_onnx"]
