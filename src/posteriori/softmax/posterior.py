@@ -19,7 +19,7 @@ from posteriori.maths.linalg import cholesky, reversed_cholesky
 from posteriori.softmax.covariance import CovarianceInBasis
 from posteriori.softmax.pairs import reference_covariance
 
-__all__ = ["FullPosterior", "Posterior"]
+__all__ = ["FullPosterior", "Posterior", "root_of"]
 
 
 class Posterior(Protocol):
@@ -170,7 +170,7 @@ class FullPosterior(CovarianceInBasis):
     def _common_root(self) -> np.ndarray:
         """F, lower triangular, with F^T F = common."""
         assert self.common is not None
-        return reversed_cholesky(self.common) if self.root is None else self.root
+        return root_of(self.common) if self.root is None else self.root
 
     @cached_property
     def _common_spread(self) -> np.ndarray:
@@ -237,3 +237,16 @@ class FullPosterior(CovarianceInBasis):
 
     def at_nodes(self, X: Any, F: np.ndarray, nodes: Nodes) -> AtNodes:
         return logits_at_nodes(F, reference_covariance(self.pair_variances(X), len(self.mean)), nodes)
+
+
+def root_of(precision: np.ndarray) -> np.ndarray:
+    """F, lower triangular, with F^T F the prior's precision of one class, whatever the units."""
+    size = np.sqrt(precision.diagonal())
+    try:
+        return reversed_cholesky(precision / size / size[:, None]) * size
+    except np.linalg.LinAlgError:
+        raise SingularError(
+            "The prior's covariance has no inverse, so far as numbers of 16 digits can tell: the origin of some column "
+            "is too far from its values for a prior so weak. Use a stronger prior, centre the columns, or use "
+            "GaussianPrior(autoscale=True)."
+        ) from None

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_in_basis, normal_nodes
-from posteriori.maths.linalg import reversed_cholesky
 from posteriori.rows.products import logits, squared
 from posteriori.softmax.kernels import kronecker_factors
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrast_covariance, contrasts
+from posteriori.softmax.posterior import root_of
 from posteriori.softmax.precision import DiagonalPrecision
 
 __all__ = ["DiagonalPosterior", "KroneckerPosterior", "structure_for", "structured_posterior"]
@@ -160,7 +160,7 @@ class KroneckerPosterior(_BasisPosterior):
     ) -> None:
         self.mean = mean
         self.levels, self.latent_basis = _class_directions(A)
-        root = reversed_cholesky(common) if root is None else root
+        root = root_of(common) if root is None else root
         log_det_prior = 2.0 * float(np.log(root.diagonal()).sum())
         half = solve_triangular(root, G, lower=True, trans=1)
         with np.errstate(over="ignore", invalid="ignore"):
