@@ -101,7 +101,7 @@ def hessian_from_pairs(grams: np.ndarray, basis: np.ndarray, D: int) -> np.ndarr
 
 
 def _laplacian_blocks(grams: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """sum_{k<l} (q_k - q_l)(q_k - q_l)^T G_kl, (J, J, size of a gram), by the entries of the Laplacian: K^3 products."""
+    """sum_{k<l} (q_k - q_l)(q_k - q_l)^T G_kl, (J, J, size of a gram), by entries of the Laplacian: K^3 products."""
     K = len(basis)
     k, m = np.triu_indices(K, 1)
     L = np.zeros((K, K, grams.shape[1]))
