@@ -232,7 +232,7 @@ def _restricted(
     missing = not statistics.complete or bool(np.isnan(kept.X).any())
     allowed = structures_for(statistics, missing=missing)
     K, D = statistics.means.shape
-    few = kept.n_seen < D and K * D**3 > _MOST_WORK
+    few = kept.n_seen < D and K * D**3 > _MOST_WORK and K * D**2 <= MOST_SCATTER
     if few:
         allowed = tuple(structure for structure in allowed if structure.dimension(D) == 1)
     if len(allowed) == len(settings.structures):
