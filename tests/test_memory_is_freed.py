@@ -17,6 +17,7 @@ MODELS = {
     "softmax": lambda: po.SoftmaxRegression(),
     "softmax by conjugate gradients": lambda: po.SoftmaxRegression(solver=po.Newton(exact=False)),
     "bayes": lambda: po.BayesianSoftmaxRegression(),
+    "bayes, flat": lambda: po.BayesianSoftmaxRegression("flat"),
     "bayes, jeffreys": lambda: po.BayesianSoftmaxRegression("jeffreys"),
     "bayes, kronecker": lambda: po.BayesianSoftmaxRegression(1.0, posterior="kronecker"),
     "gaussian": lambda: po.GaussianClassifier(),

@@ -7,6 +7,7 @@ __all__ = [
     "ColumnWarning",
     "ConvergenceWarning",
     "SeparationWarning",
+    "SingularError",
     "SingularWarning",
     "StorageError",
     "StorageWarning",
@@ -63,6 +64,10 @@ class UnseenLevelWarning(UserWarning):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class SingularError(ValueError):
+    """A matrix that must have an inverse has none, so far as numbers of 16 digits can tell."""
 
 
 class StorageError(ValueError):

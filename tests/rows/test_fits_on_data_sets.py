@@ -85,6 +85,7 @@ ESTIMATORS = {
     "evidence": po.BayesianSoftmaxRegression(tol=1e-14),
     "laplace": po.BayesianSoftmaxRegression(prior=1.0, approximation="laplace", tol=1e-14),
     "kronecker": po.BayesianSoftmaxRegression(prior=1.0, posterior="kronecker", tol=1e-14),
+    "flat": po.BayesianSoftmaxRegression(prior="flat", tol=1e-14),
     "jeffreys": po.BayesianSoftmaxRegression(prior="jeffreys", tol=1e-14),
     "gaussian": po.GaussianClassifier(),
     "tied": po.GaussianClassifier("tied", estimate="mle"),

@@ -186,6 +186,7 @@ def test_partial_fit_reads_rows_on_the_host():
     assert (host.coef_ == model.coef_).all()
 
 
+@pytest.mark.filterwarnings("ignore::posteriori.SeparationWarning")
 @pytest.mark.parametrize(
     "options",
     [
@@ -194,6 +195,7 @@ def test_partial_fit_reads_rows_on_the_host():
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
                 {"prior": 1.0, "approximation": "laplace", "posterior": "full"},
+                {"prior": "flat"},
                 {"prior": "jeffreys"},
                 {"prior": 1.0, "approximation": "variational"},
                 {"prior": 1.0, "posterior": "kronecker"},
@@ -215,6 +217,18 @@ def test_the_posterior_is_the_same(options):
     if host.log_evidence_ is not None:
         assert abs(model.log_evidence_ / host.log_evidence_ - 1.0) < 1e-6
     np.testing.assert_allclose(model.predict_proba(few), host.predict_proba(few), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_robust_errors():
+    few, y, groups = X[:400], np.random.default_rng(0).integers(0, 4, 400), np.arange(400) % 40
+    host, model = (po.BayesianSoftmaxRegression("flat", device=where).fit(few, y) for where in (None, "gpu"))
+    for errors in ({"errors": "HC0"}, {"errors": "cluster", "groups": groups}):
+        ours, theirs = (each.summary("sum", X=few, y=y, **errors)["sd"] for each in (model, host))
+        assert np.isfinite(ours).all()
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        ours, theirs = (each.marginal_effects(few, y=y, **errors)["sd"] for each in (model, host))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -136,9 +136,8 @@ BAD_DATA = {
     "negative soft label": ({"y": np.eye(3)[Y] - 0.1}, "must be finite and not negative"),
 }
 BAD_ARGUMENTS = {
-    "prior's name": ({"prior": "flat"}, "prior='flat' is unknown: use one of .*'evidence'.*a number or a Gaussian"),
-    "zero prior": ({"prior": 0}, r"prior=0 must be a positive precision.*SoftmaxRegression\(alpha=0\).*jeffreys"),
-    "negative prior": ({"prior": -1.0}, "prior=-1.0 must be a positive precision"),
+    "prior's name": ({"prior": "even"}, "prior='even' is unknown: use one of .*'evidence'.*a number or a Gaussian"),
+    "negative prior": ({"prior": -1.0}, "prior=-1.0 must be a positive precision, or 0.*prior='flat'.*jeffreys"),
     "NaN prior": ({"prior": np.nan}, "prior=nan must be a positive precision"),
     "infinite prior": ({"prior": np.inf}, "prior=inf must be a positive precision"),
     "boolean prior": ({"prior": True}, "prior=True must be"),

@@ -254,10 +254,13 @@ def test_as_prior_of_another_class_prior_goes_with_its_intercepts():
     np.testing.assert_allclose(model.as_prior().mean[:, 4], model.intercept_, atol=1e-6)
 
 
-def test_as_prior_of_jeffreys_is_refused_in_clear_words():
-    """Nothing is known of a vector added to all classes: no precision can be stated."""
-    with pytest.raises(ValueError, match=r"(?i)jeffreys|improper|flat"):
-        BayesianSoftmaxRegression("jeffreys").fit(X, Y).as_prior()
+def test_as_prior_of_jeffreys_has_the_covariances_of_contrasts():
+    """Nothing is known of a vector added to all classes, and nothing depends on it: any precision will do there."""
+    model = BayesianSoftmaxRegression("jeffreys").fit(X, Y)
+    prior = model.as_prior()
+    C = np.kron(np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]), np.eye(5))
+    np.testing.assert_allclose(C @ np.linalg.inv(prior.precision) @ C.T, C @ model.covariance_ @ C.T, rtol=1e-6)
+    np.testing.assert_allclose(C @ prior.mean.ravel(), C @ np.column_stack([model.coef_, model.intercept_]).ravel())
 
 
 def test_as_prior_of_fewer_draws_than_parameters_is_refused_in_clear_words():

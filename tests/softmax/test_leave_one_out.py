@@ -8,10 +8,11 @@ from sklearn.datasets import load_iris
 
 from posteriori.maths.integrals import normal_nodes
 from posteriori.rows.memory import MemoryBlocks
-from posteriori.softmax.laplace import class_basis, laplace
+from posteriori.softmax.laplace import laplace
 from posteriori.softmax.leave_one_out import left_out
 from posteriori.softmax.moments import ObservedMoments
 from posteriori.softmax.objective import SoftmaxObjective
+from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import FullPosterior
 from posteriori.softmax.precision import MatrixPrecision
 from posteriori.softmax.variational import variational
@@ -215,7 +216,7 @@ def test_a_variational_posterior_against_refits():
         problem = objective(X, y, precision)
         theta = optimum(problem)
         return variational(
-            problem, theta, problem.curvature.likelihood_hessian(theta, class_basis(problem)), n_nodes=400
+            problem, theta, problem.curvature.likelihood_hessian(theta, contrasts(problem.shape[0])), n_nodes=400
         )
 
     def averaged(posterior, x):

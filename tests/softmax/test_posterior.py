@@ -7,8 +7,11 @@ import pytest
 import scipy.sparse as sp
 from tests.slow import quick_first
 
+from posteriori.exceptions import SingularError
 from posteriori.softmax.pairs import contrasts
-from posteriori.softmax.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior
+from posteriori.softmax.posterior import FullPosterior
+from posteriori.softmax.precision import MatrixPrecision
+from posteriori.softmax.structured import DiagonalPosterior, KroneckerPosterior
 
 D, N = 3, 7  # with the intercept there are D + 1 coefficients a class
 
@@ -27,6 +30,14 @@ def likelihood(K, width, seed=0):
     return Q @ spd((K - 1) * width, seed) @ Q.T
 
 
+def tilted(mean, H, R):
+    """A posterior in contrasts under a prior R that does not treat all classes equally, and its precision."""
+    K, width = mean.shape
+    Q = np.kron(contrasts(K), np.eye(width))
+    prior = MatrixPrecision(R, mean.shape).of_contrasts(contrasts(K))
+    return FullPosterior(mean, Q.T @ H @ Q + prior.precision, contrasts(K), prior.common, tilt=prior.tilt), H + R
+
+
 def cases(K, width=D + 1, seed=0):
     """Posteriors, each with its dense precision."""
     mean = np.random.default_rng(seed).normal(size=(K, width))
@@ -39,12 +50,13 @@ def cases(K, width=D + 1, seed=0):
     return {
         "full": (FullPosterior(mean, whole, np.eye(K)), whole),
         "contrasts": (FullPosterior(mean, Q.T @ whole @ Q, contrasts(K), R), whole),
+        "tilted": tilted(mean, H, spd(K * width, 5)),
         "kronecker": (KroneckerPosterior(mean, A, G, R), np.kron(A, G) + np.kron(np.eye(K), R)),
         "diagonal": (DiagonalPosterior(mean, a), np.diag(a.ravel())),
     }
 
 
-structures = pytest.mark.parametrize("structure", ["full", "contrasts", "kronecker", "diagonal"])
+structures = pytest.mark.parametrize("structure", ["full", "contrasts", "tilted", "kronecker", "diagonal"])
 
 
 def rows(seed=4):
@@ -67,7 +79,7 @@ def test_covariances_variances_and_determinants(K, structure):
     np.testing.assert_allclose(posterior.covariance(), S, atol=1e-11)
     np.testing.assert_allclose(posterior.variances().ravel(), S.diagonal(), rtol=1e-10)
     assert posterior.log_det == pytest.approx(np.linalg.slogdet(H)[1], abs=1e-9)
-    assert posterior.structure == {"contrasts": "full"}.get(structure, structure)
+    assert posterior.structure == {"contrasts": "full", "tilted": "full"}.get(structure, structure)
 
 
 @classes
@@ -90,7 +102,7 @@ def test_logits_at_nodes_have_the_moments_of_the_logits(K, structure):
     posterior, H = cases(K)[structure]
     X = rows()
     F = np.random.default_rng(5).normal(size=(K, N))
-    assert posterior.latent_size == (K - 1 if structure in ("full", "contrasts") else K)
+    assert posterior.latent_size == (K - 1 if structure in ("full", "contrasts", "tilted") else K)
     T = np.c_[np.eye(K - 1), -np.ones(K - 1)]
     V = T @ naive_latent(np.linalg.inv(H), X, K, D + 1) @ T.T
     for even in (False, True):
@@ -106,6 +118,32 @@ def test_logits_at_nodes_have_the_moments_of_the_logits(K, structure):
             deviation = differences - mean[:, :, None]
             found = (deviation * nodes.weights) @ deviation.transpose(0, 2, 1)
             np.testing.assert_allclose(found, V[block], rtol=tolerance, atol=1e-9)
+
+
+@classes
+@structures
+def test_precisions(K, structure):
+    posterior, H = cases(K)[structure]
+    np.testing.assert_allclose(posterior.precision(), H, atol=1e-9)
+
+
+@classes
+@structures
+@layouts
+def test_contrasts(K, structure, layout):
+    """Of logits, of functions of the parameters with slopes that sum to zero, and of draws."""
+    posterior, H = cases(K)[structure]
+    X, S, C = rows(), np.linalg.inv(H), np.eye(K) - 1.0 / K
+    V = C @ naive_latent(S, X, K, D + 1) @ C
+    np.testing.assert_allclose(posterior.contrast_covariance(layout(X)), V, atol=1e-10)
+    slopes = np.random.default_rng(8).normal(size=(4, K, D + 1))
+    slopes -= slopes.mean(axis=1, keepdims=True)
+    flat = slopes.reshape(4, -1)
+    np.testing.assert_allclose(posterior.contrast_variances(slopes), (flat @ S * flat).sum(axis=1), atol=1e-9)
+    theirs, ours = (
+        drawn(50, np.random.default_rng(9)) - posterior.mean for drawn in (posterior.draws, posterior.contrast_draws)
+    )
+    np.testing.assert_allclose(C @ ours, C @ theirs, atol=1e-9)
 
 
 @structures
@@ -134,13 +172,14 @@ def test_solving_and_multiplying(K):
 
 
 @classes
-def test_in_contrasts_solving_is_that_of_all_classes(K):
-    posterior, H = cases(K)["contrasts"]
+@pytest.mark.parametrize("structure", ["contrasts", "tilted"])
+def test_in_contrasts_solving_is_that_of_all_classes(K, structure):
+    posterior, H = cases(K)[structure]
     R = np.random.default_rng(7).normal(size=(K, D + 1))
     np.testing.assert_allclose(posterior.precision_times(R).ravel(), H @ R.ravel(), atol=1e-10)
     np.testing.assert_allclose(posterior.solve(R).ravel(), np.linalg.solve(H, R.ravel()), atol=1e-10)
     across = R - R.mean(axis=0)
-    np.testing.assert_allclose(posterior.solve(across).sum(axis=0), 0.0, atol=1e-11)
+    np.testing.assert_allclose(posterior.solve(across).ravel(), np.linalg.solve(H, across.ravel()), atol=1e-10)
 
 
 @classes
@@ -168,7 +207,7 @@ def test_without_a_prior_classes_sum_to_zero(K):
 
 
 def test_an_indefinite_precision_is_refused():
-    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+    with pytest.raises(SingularError, match="Use a stronger prior"):
         FullPosterior(np.zeros((2, 2)), np.diag([1.0, 1.0, 1.0, -1.0]), np.eye(2))
 
 

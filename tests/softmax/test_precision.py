@@ -100,3 +100,27 @@ def test_a_centre_at_the_origin_is_no_centre():
     np.testing.assert_allclose(tilted.times(V), plain.times(V), rtol=1e-14)
     np.testing.assert_allclose(tilted.diagonal, plain.diagonal, rtol=1e-14)
     np.testing.assert_allclose(tilted.matrix(np.eye(K)), plain.matrix(np.eye(K)), atol=1e-14)
+
+
+@cases
+def test_contrasts_and_what_classes_share(precision, R):
+    """Their covariances are those of the whole prior, and the precision is put together again."""
+    Q, together = np.kron(contrasts(K), np.eye(D)), np.kron(np.full((K, 1), 1.0 / K), np.eye(D))
+    prior, S = precision.of_contrasts(contrasts(K)), np.linalg.inv(R)
+    np.testing.assert_allclose(np.linalg.inv(prior.precision), Q.T @ S @ Q, atol=1e-10)
+    tilt = np.zeros((D, (K - 1) * D)) if prior.tilt is None else prior.tilt
+    np.testing.assert_allclose(tilt @ Q.T @ S @ Q, together.T @ S @ Q, atol=1e-10)
+    rest = together - Q @ tilt.T  # of u - T B
+    np.testing.assert_allclose(np.linalg.inv(K * prior.common), rest.T @ S @ rest, atol=1e-10)
+    assert (prior.tilt is None) == precision.exchangeable
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_the_shared_precision_keeps_digits_that_its_matrix_loses(alike):
+    a = values(alike) * [1e-40, 1e-40, 1e-40, 1.0]
+    prior = DiagonalPrecision(a, CENTRE).of_contrasts(contrasts(K))
+    assert 2 * np.log(prior.root.diagonal()).sum() == pytest.approx(np.log(a.mean(axis=0)).sum(), rel=1e-14)
+    np.testing.assert_allclose(prior.root.T @ prior.root, prior.common, rtol=1e-12)
+    if not alike:
+        like = DiagonalPrecision(values() * [1e-3, 1e-3, 1e-3, 1.0], CENTRE).of_contrasts(contrasts(K))
+        np.testing.assert_allclose(prior.tilt, like.tilt, atol=1e-12)

@@ -585,7 +585,7 @@ def test_gap_estimates_the_distance_to_the_optimum(exact, start, raw):
         true = true_gap(now.theta)
         assert true >= 0
         if 1e-12 < true / now.objective < 1e-2:  # near the optimum, above rounding
-            ratios.append(now.gap / true)
+            ratios.append(now.estimate / true)
     assert len(ratios) >= 2
     assert 0.5 <= min(ratios)
     assert max(ratios) <= 2.0

@@ -377,7 +377,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             # finite, but so far away that squares overflow: such rows are moved to where they do not
             far = np.flatnonzero(~np.isfinite(best))
             F[:, far] = log_joint(within_reach(as_dense(blocks.take(far)[0]), densities), densities)
-        return np.where(np.isnan(F), densities.log_prior[:, None], F)
+        # what is still not a number, in units at the ends of their range, says nothing
+        return np.where(np.isnan(F) | ~np.isfinite(F.max(axis=0)), densities.log_prior[:, None], F)
 
     @property
     def _missing_allowed(self) -> bool:

@@ -35,6 +35,8 @@ from posteriori.threads import one_blas_thread
 
 __all__ = ["MOST_SCATTER", "GaussianFit", "GaussianSolution", "SeenRows", "fit_gaussian"]
 
+_MOST_WORK = 2e9
+"""Products for the matrices of all classes, K D^3, up to which "auto" considers them if rows are fewer than columns."""
 MOST_SCATTER = 5e7
 """Numbers in all scatter matrices that covariance="auto" will keep."""
 
@@ -241,12 +243,17 @@ def _restricted(
         return settings, ""
     missing = not statistics.complete or bool(np.isnan(kept.X).any())
     allowed = structures_for(statistics, missing=missing)
+    K, D = statistics.means.shape
+    few = kept.n_seen < D and K * D**3 > _MOST_WORK and K * D**2 <= MOST_SCATTER
+    if few:
+        allowed = tuple(structure for structure in allowed if structure.dimension(D) == 1)
     if len(allowed) == len(settings.structures):
         return settings, ""
-    K, D = statistics.means.shape
     why = "only variances are known"
     if missing:
         why = "values are missing"
+    elif few:
+        why = "for matrices there are too few rows"
     elif K * D**2 > MOST_SCATTER:
         why = "matrices would be too large"
     return replace(settings, structures=allowed), f" ({why})"

@@ -23,6 +23,7 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.special import gammaln, multigammaln
 
+from posteriori.exceptions import SingularError
 from posteriori.gaussian.statistics import SCATTERS, ClassStatistics
 from posteriori.parameters import Parameters, finite_numbers
 
@@ -259,7 +260,11 @@ def inverse_cholesky(Psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for j, M in enumerate(Psi):
         L, info = lapack.dpotrf(M, lower=1, clean=1)
         if info != 0:
-            raise np.linalg.LinAlgError("A covariance is not positive definite.")
+            raise SingularError(
+                "The covariance of a class has no inverse, so far as numbers of 16 digits can tell: columns are "
+                "collinear, and the prior is too weak beside them. Use prior='predictive', a prior with a larger "
+                "scale, or covariance='diagonal'."
+            )
         inverses[j] = lapack.dtrtri(L, lower=1)[0]
         log_dets[j] = 2.0 * np.log(L.diagonal()).sum()
     return inverses, log_dets

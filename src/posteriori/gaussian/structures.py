@@ -111,8 +111,11 @@ class Matrices(Structure):
         K, D = xbar.shape
         pulls = np.broadcast_to(Sigma * precision, (K, D, D))
         counts = np.where(n > 0.0, n, 1.0)[:, :, None]
-        steps = np.linalg.solve(counts * np.eye(D) + pulls, pulls @ (xbar - centre)[:, :, None])
-        return xbar - steps[:, :, 0]
+        try:
+            steps = np.linalg.solve(counts * np.eye(D) + pulls, pulls @ (xbar - centre)[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:  # rows count for nothing beside the pull: its share is one there, to rounding
+            steps = _shares_of_pull(counts[:, 0], Sigma, precision, xbar - centre)
+        return xbar - steps
 
     def left_out_log_density(
         self,
@@ -308,6 +311,15 @@ def structures_for(statistics: ClassStatistics, *, missing: bool) -> tuple[Struc
 
 
 # Matrices
+
+
+def _shares_of_pull(n: np.ndarray, Sigma: np.ndarray, precision: np.ndarray, gap: np.ndarray) -> np.ndarray:
+    """(n I + Sigma P)^{-1} Sigma P d for each class, by eigenvalues: a share l / (n + l) of d along each direction."""
+    root = np.sqrt(precision)
+    values, vectors = np.linalg.eigh(Sigma * (root * root[:, None]))
+    values = np.maximum(values, 0.0)
+    along = np.einsum("...de,...d->...e", vectors, gap * root)
+    return np.einsum("...de,...e->...d", vectors, along * values / (n + values)) / root
 
 
 def _is_regular(M: np.ndarray, n: float) -> bool:

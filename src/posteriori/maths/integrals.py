@@ -107,7 +107,8 @@ def expected_softmax(at_nodes: AtNodes, weights: np.ndarray, shape: tuple[int, i
 def log_expected_softmax(at_nodes: AtNodes, weights: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """The logarithm of E[softmax(f)], (K, n), exact for the smallest too: nodes are averaged in logarithms."""
     out = np.empty(shape)
-    log_weights = np.log(weights)
+    with np.errstate(divide="ignore"):  # a node may have no weight
+        log_weights = np.log(weights)
     for rows, F in at_nodes:
         F -= F.max(axis=1, keepdims=True)
         F -= np.log(np.exp(F).sum(axis=1, keepdims=True))
@@ -170,13 +171,14 @@ def cholesky_psd(covariance: np.ndarray) -> np.ndarray:
 
 
 def _cholesky_lifted(M: np.ndarray, jitter: float) -> np.ndarray:
-    """The lower Cholesky factor of one matrix, with no more added to its diagonal than it needs."""
-    while True:
+    """The lower Cholesky factor of one matrix, with no more added to its diagonal than it needs; NaN if it has any."""
+    while np.isfinite(M).all():
         try:
             return np.linalg.cholesky(M)
         except np.linalg.LinAlgError:
             jitter *= 100.0
             M = M + jitter * np.eye(len(M))
+    return np.full_like(M, np.nan)
 
 
 def softmax_at_nodes(F: np.ndarray) -> np.ndarray:

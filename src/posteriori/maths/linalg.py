@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack
 
-__all__ = ["cholesky", "factored_spd", "inverse_spd", "null_space"]
+__all__ = ["cholesky", "factored_spd", "inverse_spd", "null_space", "reversed_cholesky"]
 
 
 def cholesky(M: np.ndarray) -> np.ndarray:
@@ -21,6 +21,18 @@ def cholesky(M: np.ndarray) -> np.ndarray:
     if info != 0 or not np.isfinite(L[-1, -1]):
         raise np.linalg.LinAlgError("The matrix is not positive definite.")
     return L
+
+
+def reversed_cholesky(M: np.ndarray) -> np.ndarray:
+    """F, lower triangular, with F^T F = M for a positive definite M; its inverse is the Cholesky factor of M^{-1}.
+
+    >>> F = reversed_cholesky(np.array([[5.0, 2.0], [2.0, 4.0]]))
+    >>> F, F.T @ F
+    (array([[2., 0.],
+           [1., 2.]]), array([[5., 2.],
+           [2., 4.]]))
+    """
+    return cholesky(M[::-1, ::-1])[::-1, ::-1].T
 
 
 def _factor(M: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:

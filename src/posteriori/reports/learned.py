@@ -96,7 +96,9 @@ def _coefficients_with_intervals(
     size = len(summary) // len(names)  # one more than D with an intercept
     mean, sd, lower, upper = (summary[key].to_numpy() for key in ("mean", "sd", "lower", "upper"))
     sign = summary["probability_of_sign"].to_numpy()
-    of_features = np.flatnonzero(np.arange(len(summary)) % size < D)
+    of_features = np.flatnonzero((np.arange(len(summary)) % size < D) & np.isfinite(sd))
+    if not of_features.size:  # classes are separated, and no prior holds coefficients back
+        return _coefficients(inner, features, names, spreads, drawn)
     order = of_features[np.argsort(-np.abs(mean[of_features]) / np.maximum(sd[of_features], 1e-300), kind="stable")]
     chosen = order[:_MOST_LEARNED].tolist()
     pairs = [(names[i // size], features[i % size]) for i in chosen]

@@ -16,6 +16,7 @@ from posteriori.rows.features import Engine, Features
 from posteriori.rows.matrices import is_table, open_table
 from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.schema import check_features, ignored_columns
+from posteriori.rows.streams import WithoutColumn, is_stream, open_stream
 from posteriori.rows.target import Target, label_array
 
 __all__ = [
@@ -110,8 +111,15 @@ def take_rows(X: Any, rows: np.ndarray) -> Any:
 
 
 def without_column(X: Any, y: Any) -> Any:
-    """A table without the column that y names, if it has one; anything else as it is."""
-    if not (isinstance(y, str) and is_table(X)):
+    """A table, data set or DataFrame of Dask without the column that y names, if it has one; other X as it is."""
+    if not isinstance(y, str):
+        return X
+    if is_stream(X):
+        rows = open_stream(X)
+        return WithoutColumn(rows, y) if y in rows.schema.names else X
+    if dask.is_dask_frame(X):
+        return X.drop(columns=[y]) if y in X.columns else X
+    if not is_table(X):
         return X
     table = open_table(X)
     return table.drop([y]).to_native() if y in table.columns else X

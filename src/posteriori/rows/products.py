@@ -35,6 +35,9 @@ __all__ = [
     "weighted_grams",
 ]
 
+_DENSE_BYTES = 1 << 22
+"""Memory of sparse rows that are made dense at a time, where that is quicker."""
+
 
 def is_sparse(X: Any) -> bool:
     """Whether rows are a sparse matrix."""
@@ -131,6 +134,11 @@ def weighted_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndar
 def packed_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:
     """`weighted_grams` packed into (m, D' (D' + 1) / 2) where there are few features: what sums over blocks carry."""
     D = X.shape[1] + with_intercept
+    if sp.issparse(X) and D <= quadratic.PACKED_FEATURES and len(weights) > D:
+        total = np.zeros((len(weights), D * (D + 1) // 2))
+        for rows, part in dense_parts(X, _DENSE_BYTES):  # as many products as weights cost more than the zeros
+            total += packed_grams(part, weights[:, rows], with_intercept)
+        return total
     if sp.issparse(X) or D > quadratic.PACKED_FEATURES:
         grams = np.stack([gram(X, w, with_intercept) for w in weights])
         return grams[:, *np.triu_indices(D)] if D <= quadratic.PACKED_FEATURES else grams
@@ -147,6 +155,10 @@ def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
         return quadratic.quadratic_forms(add_intercept(X) if with_intercept else X, S)
     n, D = X.shape[0], X.shape[1] + with_intercept
     out = np.empty((len(S), n))
+    if D <= quadratic.PACKED_FEATURES and len(S) > D:
+        for rows, part in dense_parts(X, _DENSE_BYTES):
+            out[:, rows] = quadratic_forms(part, S, with_intercept)
+        return out
     for m, S_m in enumerate(quadratic.spread_forms(S, D) if S.ndim == 2 else S):
         out[m] = X.multiply(X @ S_m[: X.shape[1], : X.shape[1]]).sum(axis=1)
         if with_intercept:

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DatasetStream", "Stream", "is_stream", "open_stream", "record_batches"]
+__all__ = ["DatasetStream", "Stream", "WithoutColumn", "is_stream", "open_stream", "record_batches"]
 
 _AHEAD_BYTES = 64 << 20
 """Bytes of features that are read before they are asked for."""
@@ -93,6 +93,30 @@ class Streamable(ABC):
     @abstractmethod
     def stream(self) -> Stream:
         """The rows as passes over the data read them."""
+
+
+class WithoutColumn(Streamable):
+    """The rows of a stream without one of its columns."""
+
+    def __init__(self, rows: Stream, column: str) -> None:
+        self.rows = rows
+        self.schema = rows.schema.remove(rows.schema.get_field_index(column))
+
+    def stream(self) -> Stream:
+        """These rows."""
+        return self
+
+    def batches(self, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
+        """All rows in their order."""
+        return self.rows.batches(columns, size)
+
+    def shuffled(self, columns: list[str], size: int, rng: np.random.Generator) -> Iterator[pa.RecordBatch]:
+        """All rows, larger parts of them in random order."""
+        return self.rows.shuffled(columns, size, rng)
+
+    def stamp(self) -> Any:
+        """The stamp of the stream itself."""
+        return self.rows.stamp()
 
 
 def open_stream(X: Any) -> Stream:

@@ -25,6 +25,10 @@ from posteriori.rows.matrices import as_array, is_table, open_table, table_matri
 __all__ = ["Target", "class_factors", "class_set", "classes_of", "classes_of_call", "label_array", "read_target"]
 
 
+LARGEST_WEIGHT = 1e50
+"""Weights of rows between one over this and this are taken: their sums and squares stay numbers."""
+
+
 @dataclass(frozen=True)
 class Target:
     """The classes of N rows, and their weights; exactly one of codes and probs is set.
@@ -134,6 +138,7 @@ def read_target(
             weights, probs = _normalise(weights, probs * factors)
 
     if weights is not None:
+        _require_size(weights)
         if not weights.any():
             raise ValueError(
                 "Every row has weight zero: the product of sample_weight, class_weight and, for an (n, K) "
@@ -460,6 +465,17 @@ def _read_sample_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
             "weights must be finite and not negative; weight zero leaves a row out."
         )
     return weights
+
+
+def _require_size(weights: np.ndarray) -> None:
+    """Raise if sums of these weights, or one over them, are beyond the range of numbers."""
+    largest = float(weights.max(initial=0.0))
+    if largest > LARGEST_WEIGHT or 0.0 < largest < 1.0 / LARGEST_WEIGHT:
+        raise ValueError(
+            f"The largest weight of a row is {largest:.3g}: it must be between {1.0 / LARGEST_WEIGHT:g} and "
+            f"{LARGEST_WEIGHT:g}. Multiply sample_weight (or the counts of y, or class_weight) by a number that brings "
+            "it there; a weight of 1 counts a row once."
+        )
 
 
 def class_factors(class_weight: Any, classes: np.ndarray, mass: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -23,7 +23,7 @@ from posteriori.rows.target import Target
 from posteriori.softmax import predictive, summary_tables
 from posteriori.softmax.bayesian_settings import bayesian_settings
 from posteriori.softmax.fit import BayesianFit, bayesian_fit, warn_about
-from posteriori.softmax.fitted import FittedSoftmax
+from posteriori.softmax.fitted import FitStatistics, FittedSoftmax
 from posteriori.softmax.label_noise import fit_with_label_noise, require_single_labels
 from posteriori.softmax.likelihood import LinearLikelihood, linear_likelihood
 from posteriori.softmax.priors import GaussianPrior
@@ -32,9 +32,6 @@ from posteriori.solvers.solution import Status
 from posteriori.solvers.solver import Solver
 from posteriori.threads import one_blas_thread, usable_threads
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 __all__ = ["BayesianSoftmaxRegression"]
 
 
@@ -42,7 +39,7 @@ _LARGEST, _FAR = 1e308, 1e100
 """Values are clipped to the first; rows that overflow are moved to within the second of the origin."""
 
 
-class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
+class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixin, BaseEstimator):
     r"""Softmax regression with a Gaussian prior and a Gaussian posterior.
 
     .. math:: p(y = k \mid x, Y) = \int \mathrm{softmax}(W x + b)_k\; q(W, b)\, d(W, b)
@@ -52,10 +49,10 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    prior : {"evidence", "ard", "jeffreys"}, number, GaussianPrior or another prior, default "evidence"
-        "evidence" and "ard" choose one precision, or one per feature, for standardised columns; "jeffreys" is Firth's
-        correction; a number is the precision of every weight in the units of the data; any object with the members of
-        `posteriori.softmax.priors.Prior` will do.
+    prior : {"evidence", "ard", "flat", "jeffreys"}, number, GaussianPrior or another prior, default "evidence"
+        "evidence" and "ard" choose one precision, or one per feature, for standardised columns; "flat" is maximum
+        likelihood with its standard errors; "jeffreys" is Firth's correction; a number is the precision of every weight
+        in the units of the data; any object with the members of `posteriori.softmax.priors.Prior` will do.
     approximation : {"auto", "laplace", "variational", "importance"}, default "auto"
     posterior : {"auto", "full", "kronecker", "diagonal"}, default "auto"
         Which covariances are kept; "auto" keeps all while that is affordable.
@@ -80,9 +77,11 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         The mode of the posterior, in the units of the data.
     classes_ : ndarray (K,), sorted
     prior_ : GaussianPrior or None
-        In the units of the data; None for Jeffreys'.
+        In the units of the data; None for "flat" and "jeffreys".
     log_evidence_ : float or None
         None where the prior is improper. With soft labels or weights it is a pseudo-evidence.
+    statistics_ : FitStatistics
+        Log-likelihood at the mode and of the class frequencies, pseudo R^2; with "flat" also AIC and BIC.
     solution_ : BayesianSolution
         The solve for the mode, with the choices of structure, approximation and prior and their reasons.
     label_noise_ : float
@@ -187,7 +186,7 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         self._store(likelihood, replace(fit, solution=solution), rate, settings.seed)
         if self.solution_.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        warn_about(self.solution_, int(self.n_draws))
+        warn_about(self.solution_, int(self.n_draws), self.classes_, features.names)
         return self
 
     def _store(self, likelihood: LinearLikelihood, fit: BayesianFit, rate: float, seed: int) -> None:
@@ -200,6 +199,8 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         self.log_evidence_, self.label_noise_ = fit.log_evidence, rate
         self.prior_ = None if fit.prior is None else fit.prior.in_data_units(coordinates, D)
         sizes = likelihood.observed.class_sizes
+        n_parameters = None if fit.prior is not None else (len(theta) - 1) * theta.shape[1]
+        self.statistics_ = FitStatistics(fit.log_likelihood, sizes.copy(), n_parameters, theta.shape[1] > D)
         self.fitted_ = FittedSoftmax(
             coordinates,
             fit.theta,
@@ -244,6 +245,12 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
         fitted = self.fitted_
         mean = self._map(X, K, predictive.latent_means, fitted.posterior, fitted.offset, bring_closer=False)
         covariance = self._map(X, K * K, predictive.latent_covariances, fitted.posterior, bring_closer=False)
+        lost = ~(np.isfinite(mean).all(axis=0) & np.isfinite(covariance).all(axis=0))
+        if lost.any():
+            raise ValueError(
+                f"Row {int(lost.argmax())} of X (counted from 0) is so far from the rows of the fit that the "
+                "covariance of its logits is not a finite number: leave it out. predict_proba has its probabilities."
+            )
         return mean.T, covariance.T.reshape(-1, K, K)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -302,50 +309,33 @@ class BayesianSoftmaxRegression(ClassifierMixin, BaseEstimator):
                 f"The covariance of {K * width} parameters takes {8 * (K * width) ** 2 / 2**30:.1f} GiB: use "
                 "predict_latent or summary, which do not need it."
             )
-        M = self.fitted_.coordinates.outward_matrix(width)
-        blocks = self.fitted_.posterior.covariance().reshape(K, width, K, width)
-        return np.einsum("de,kelf,gf->kdlg", M, blocks, M, optimize=True).reshape(K * width, K * width)
+        return self.fitted_.covariance()
 
     def as_prior(self) -> GaussianPrior:
-        """Today's posterior as tomorrow's prior: its mean and full precision, in the units of the data."""
-        check_fitted(self)
-        if self.prior_ is None:
+        """Today's posterior as tomorrow's prior: its mean and full precision, in the units of the data.
+
+        Under a prior that leaves what all classes share undetermined ("flat", "jeffreys") that gets the precision of
+        an average contrast: nothing that can be observed depends on it.
+        """
+        if check_fitted(self).solution_.status is Status.SEPARATED:
             raise ValueError(
-                "as_prior() needs a proper posterior, and Jeffreys' prior leaves what all classes share undetermined: "
-                "fit with prior='evidence' or a number."
+                "as_prior() needs a posterior, and there is none: classes are separated, so that the likelihood has no "
+                "maximum. Fit with prior='jeffreys', 'evidence' or a number."
             )
-        mean = self.fitted_.mean(self.n_features_in_)
-        covariance = self.covariance_
         try:
-            np.linalg.cholesky(covariance)
+            with np.errstate(over="ignore", invalid="ignore"):
+                precision = self.fitted_.precision_matrix()
         except np.linalg.LinAlgError:
             raise ValueError(
                 "as_prior() needs a covariance of full rank: with approximation='importance' use more draws than there "
-                f"are parameters ({len(covariance)}), or another approximation."
+                f"are parameters ({self.fitted_.mode.size}), or another approximation."
             ) from None
-        precision = np.linalg.inv(covariance)
-        return GaussianPrior(mean=mean, precision=0.5 * (precision + precision.T))
-
-    def summary(self, coding: str = "symmetric", level: float = 0.95, reference: Any = None) -> pd.DataFrame:
-        """Table of coefficients: class, feature, mean, sd, interval, and the probability that the sign is right.
-
-        Parameters
-        ----------
-        coding : {"symmetric", "reference", "sum"}, default "symmetric"
-            Weights as the model has them; against those of the class `reference` (the first, unless given); or against
-            their mean over classes.
-        level : float, default 0.95
-        reference : class, optional
-        """
-        return summary_tables.summary(check_fitted(self), coding, require_level(level), reference)
-
-    def contrast(self, first: Any, second: Any, level: float = 0.95) -> pd.DataFrame:
-        """Table of the coefficients of log p(first) / p(second)."""
-        return summary_tables.contrast(check_fitted(self), first, second, require_level(level))
-
-    def marginal_effects(self, X: Any, level: float = 0.95) -> pd.DataFrame:
-        """Average over the rows of d p_k / d x_d, with intervals, by draws from the posterior."""
-        return summary_tables.marginal_effects(check_fitted(self), X, require_level(level))
+        if not np.isfinite(precision).all():
+            raise ValueError(
+                "as_prior() needs a precision in the units of the data, and for some column that is beyond the range "
+                "of numbers: divide the column by its size before the fit."
+            )
+        return GaussianPrior(mean=self.fitted_.mean(self.n_features_in_), precision=precision)
 
     def __str__(self) -> str:
         return summary_tables.as_text(self) if hasattr(self, "solution_") else repr(self)

@@ -9,17 +9,23 @@ import numpy as np
 
 from posteriori.parameters import is_number, require_choice, require_count, seed_from
 from posteriori.softmax.evidence import ArdPrior, EvidencePrior
+from posteriori.softmax.flat import FlatPrior
 from posteriori.softmax.jeffreys import JeffreysPrior
 from posteriori.softmax.mode import SolveSettings
 from posteriori.softmax.predictive import PREDICTIVES
-from posteriori.softmax.priors import GaussianPrior, Prior
+from posteriori.softmax.priors import WEAK, GaussianPrior, Prior
 from posteriori.softmax.settings import solve_settings
 
 __all__ = ["BayesianSettings", "bayesian_settings", "prior_from"]
 
 _APPROXIMATIONS = ("auto", "laplace", "variational", "importance")
 _POSTERIORS = ("auto", "full", "kronecker", "diagonal")
-_PRIORS: dict[str, type[Prior]] = {"evidence": EvidencePrior, "ard": ArdPrior, "jeffreys": JeffreysPrior}
+_PRIORS: dict[str, type[Prior]] = {
+    "evidence": EvidencePrior,
+    "ard": ArdPrior,
+    "flat": FlatPrior,
+    "jeffreys": JeffreysPrior,
+}
 
 
 @dataclass(frozen=True)
@@ -70,12 +76,12 @@ def prior_from(given: Any) -> Prior:
         require_choice("prior", given, _PRIORS, others=", a number or a GaussianPrior")
         return _PRIORS[given]()
     if is_number(given):
-        if not 0 < float(given) < np.inf:
+        if not 0 <= float(given) < np.inf:
             raise ValueError(
-                f"prior={given!r} must be a positive precision. For maximum likelihood use "
-                "SoftmaxRegression(alpha=0), for a flat prior that stays finite prior='jeffreys'."
+                f"prior={given!r} must be a positive precision, or 0. For maximum likelihood use prior='flat', for a "
+                "flat prior that stays finite prior='jeffreys'."
             )
-        return GaussianPrior(precision=float(given))
+        return GaussianPrior(precision=float(given)) if given > 0 else FlatPrior(intercept_precision=WEAK)
     if isinstance(given, type) or not isinstance(given, Prior):
         raise ValueError(f"prior={given!r} must be one of {[*_PRIORS]}, a number or a GaussianPrior.")
     return given

@@ -2,6 +2,8 @@ r"""The certificate of a fit: how far it is at most from the optimum, and whethe
 
 .. math:: \tfrac12\, g^\top B^{-1} g \le J - J^* \le \tfrac12\, g^\top R^{-1} g, \qquad B \ge H \ge R
 
+J is known up to rounding, which is part of the upper bound.
+
 Without a prior there may be no finite optimum: classes are separated when some direction of the weights takes no row's
 own class down and some row's up.
 """
@@ -26,6 +28,8 @@ _STALE = 0.01
 """Share of the slope that a step may leave before curvature is looked at again, which is a pass."""
 _ROUNDING = 64.0 * np.finfo(float).eps
 """Share of a column's largest coefficient below which a change is rounding."""
+_FEW_CLASSES = 100
+"""Classes up to which the Hessian of their intercepts costs little, however few the features."""
 _MOST_FLAT = 2500
 """Columns without a prior up to which constant combinations of them are looked for."""
 
@@ -49,23 +53,24 @@ class Certificate:
             V = np.where(free, candidate, 0.0)
             found = self.objective.blocks.map_sum(kernels.separation, V)
             if found.spread > least and found.deficit <= slack * found.spread:
+                self.objective.recession = V
                 return V
         return None
 
     def settle_intercepts(self, theta: np.ndarray) -> np.ndarray | None:
-        """theta with its free intercepts at their exact optimum given the weights, or None if that was not reached."""
+        """theta with its free intercepts at their optimum given the weights, or None if that was not reached."""
         problem = self.objective
         sizes = problem.observed.class_sizes
         if (sizes == 0).any():
             return None
         # a slope left in the intercepts shows in the weights' gradient too, multiplied by the features
-        small = 1e-10 / (1.0 + np.abs(problem.observed.mean).max()) * sizes.sum()
+        small = max(1e-12 / (1.0 + np.abs(problem.observed.mean).max()), _ROUNDING) * sizes.sum()
         slope, A = np.abs(problem.value_gradient(theta)[1][:, -1]).max(), None
         for _ in range(8):
             if slope <= small:
                 break
             if A is None:
-                A = problem.blocks.map_sum(kernels.class_mixing, theta, row_values=problem.probabilities_at(theta))
+                A = self._class_mixing(theta)
             moved = theta.copy()
             moved[:, -1] -= np.linalg.lstsq(A, problem.value_gradient(theta)[1][:, -1])[0]
             moved_slope = np.abs(problem.value_gradient(moved)[1][:, -1]).max()
@@ -75,6 +80,10 @@ class Certificate:
                 A = None
             theta, slope = moved, moved_slope
         return theta if slope <= max(small, 1e-11 * sizes.sum()) else None
+
+    def _class_mixing(self, theta: np.ndarray) -> np.ndarray:
+        problem = self.objective
+        return problem.blocks.map_sum(kernels.class_mixing, theta, row_values=problem.probabilities_at(theta))
 
     def least_norm(self, theta: np.ndarray) -> np.ndarray:
         """Among parameters with the same probabilities and prior density, those of the smallest weights.
@@ -126,6 +135,35 @@ class Certificate:
         if not (problem.precision[:, : problem.blocks.n_features] > 0).all():
             return None
         return 0.5 * problem.prior.inverse_norm(np.where(problem.precision > 0, gradient, 0.0))
+
+    def bounded(self, theta: np.ndarray) -> tuple[np.ndarray, float | None]:
+        """theta with its free intercepts solved for, and the rigorous bound on J - J* there.
+
+        Two parts of it are beyond the formula: what the slope that is left in free intercepts, which have no R, may
+        still gain (twice the word of their quadratic model), and the rounding of J.
+        """
+        problem, own = self.objective, 0.0
+        if problem.has_intercept and not problem.precision[:, -1].any():
+            settled = self.settle_intercepts(theta)
+            if settled is None:
+                return theta, None
+            theta, own = settled, self._gain_of_intercepts(settled)
+        bound = self.gap_bound(problem.value_gradient(theta)[1])
+        return theta, None if bound is None else bound + own + problem.rounding(theta)
+
+    def _gain_of_intercepts(self, theta: np.ndarray) -> float:
+        """g_b^T A^+ g_b for the slope g_b of the intercepts, or 0 where A would cost more than it says."""
+        slope = self.objective.value_gradient(theta)[1][:, -1]
+        if len(slope) > max(_FEW_CLASSES, 4 * theta.shape[1]):
+            return 0.0
+        return float(abs(slope @ np.linalg.lstsq(self._class_mixing(theta), slope)[0]))
+
+    def gap(self, decrement: float, gradient: np.ndarray, bound: float | None) -> float:
+        """The estimate of J - J*: Newton's decrement, but never outside the bounds, and infinite if it is no number."""
+        if not decrement >= 0:
+            decrement = np.inf
+        decrement = max(decrement, self.least_gap(gradient))
+        return float(decrement if bound is None else min(decrement, bound))
 
 
 @dataclass(frozen=True)

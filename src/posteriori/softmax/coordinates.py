@@ -12,6 +12,9 @@ from posteriori.softmax.moments import ObservedMoments
 
 __all__ = ["CoordinateRule", "Coordinates"]
 
+_SMALLEST = 1e-300
+"""The least size to which a column is scaled: one over smaller numbers is infinite."""
+
 
 @dataclass(frozen=True)
 class CoordinateRule:
@@ -25,11 +28,15 @@ class CoordinateRule:
         Whether a column may be moved to another origin: the prior does not hold the intercepts at the old one.
     keep_constant : bool
         Whether a constant column stays what it is.
+    largest_scale : float
+        The most by which a column may be multiplied. A prior stated for tiny values is multiplied by its square, and
+        must stay a number.
     """
 
     scaled: bool
     shift_allowed: bool
     keep_constant: bool = False
+    largest_scale: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -56,9 +63,11 @@ class Coordinates:
     def safe_for(cls, blocks: Blocks, observed: ObservedMoments, rule: CoordinateRule) -> Coordinates:
         """The coordinates nearest to the data's in which sums of squares keep their digits."""
         size = np.sqrt(observed.squares / max(observed.class_sizes.sum(), np.finfo(float).tiny))
-        if not observed.finite or ((size > 1e100) | ((size < 1e-100) & (size > 0))).any():
+        filled = (size > 0) | observed.moments[:, :-1].any(axis=0)  # squares of values below 1e-154 vanish
+        if not observed.finite or (filled & ((size > 1e100) | (size < 1e-100))).any():
             largest = blocks.map_sum(extremes).largest
-            return cls(scale=1.0 / np.where(largest > 0, largest, 1.0))
+            scale = 1.0 / np.where(largest > 0, np.maximum(largest, _SMALLEST), 1.0)
+            return cls(scale=np.minimum(scale, rule.largest_scale))
         if rule.shift_allowed and not blocks.sparse:
             far = np.abs(observed.mean) > 1e3 * np.sqrt(observed.variance)
             if far.any():

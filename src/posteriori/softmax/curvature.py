@@ -114,7 +114,9 @@ class Curvature:
         centred = theta if problem.mean is None else theta - problem.mean
         pull = problem.prior.times(centred)
         value = log_partition - np.vdot(theta, problem.moments) + 0.5 * np.vdot(pull, centred)
-        return float(value), gradient - problem.moments + pull, hessian_from_pairs(grams, basis, problem.shape[1])
+        gradient -= problem.moments
+        gradient -= gradient.mean(axis=0)  # zero but for rounding, which a weak prior would magnify
+        return float(value), gradient + pull, hessian_from_pairs(grams, basis, problem.shape[1])
 
     @property
     def _heaviest(self) -> np.ndarray:

@@ -21,17 +21,18 @@ import numpy as np
 from scipy.optimize import minimize
 
 from posteriori.softmax.coordinates import CoordinateRule
-from posteriori.softmax.laplace import Laplace, class_basis, laplace, mode
+from posteriori.softmax.laplace import Laplace, laplace, mode
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings, certified, find_mode
 from posteriori.softmax.objective import SoftmaxObjective
+from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.precision import DiagonalPrecision
 from posteriori.softmax.priors import WEAK, WEAKEST
 from posteriori.softmax.structured import structured_posterior
 from posteriori.solvers.automatic import Automatic
 from posteriori.solvers.newton import forms_hessian
 from posteriori.solvers.problem import PosteriorProblem
-from posteriori.solvers.solution import Status, run
+from posteriori.solvers.solution import Solution, Status, run
 
 __all__ = ["ArdPrior", "Evidence", "EvidencePoint", "EvidencePrior", "SearchedPrior", "maximise_evidence"]
 
@@ -43,6 +44,8 @@ _MODE_TOL = 1e-9
 """Relative decrement to which modes are found: determinants move with the mode, J only with its square."""
 _LEAST_TOL = 1e-13
 """The smallest relative decrement that can be reached."""
+_MOST_FLOPS = 1e12
+"""Operations that a search may cost; it looks at 8 priors in any case."""
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""
 
@@ -100,7 +103,7 @@ class Evidence:
         problem = self.problem_at(u)
         theta = self.theta
         if self.found is None:
-            H_lik = problem.curvature.likelihood_hessian(theta, class_basis(problem))
+            H_lik = problem.curvature.likelihood_hessian(theta, contrasts(len(theta)))
         else:
             H_lik = self.found.likelihood_hessian
             change = u - self.path[-1].u
@@ -167,10 +170,13 @@ def maximise_evidence(evidence: Evidence, u: np.ndarray, bounds: Bounds | None =
     if bounds is None:
         bounds = np.full(u.size, LOWEST), np.full(u.size, HIGHEST)
     u = np.clip(u, *bounds)
-    return _climb_few(evidence, u, bounds) if u.size <= 2 else _climb_all(evidence, u, bounds)
+    affordable = int(_MOST_FLOPS / max(2.0 * evidence.theta.size**3, 1.0))  # each factors matrices of all coefficients
+    if u.size <= 2:
+        return _climb_few(evidence, u, bounds, int(np.clip(affordable, 8, 40)))
+    return _climb_all(evidence, u, bounds, int(np.clip(affordable, 8, 60)))
 
 
-def _climb_few(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int = 40) -> bool:
+def _climb_few(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int) -> bool:
     """Climb over one or two log-precisions: Broyden's method on the ratios, which is the secant method for one."""
     point = best = evidence(u)
     # the ratio's steepness: one where rows are many and the weights hardly move, less where they follow the prior
@@ -208,7 +214,7 @@ def _broyden_step(point: EvidencePoint, steepness: np.ndarray, bounds: Bounds) -
     return np.clip(point.u + np.clip(step, -5.0, 5.0), lower, upper) - point.u, free
 
 
-def _climb_all(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int = 60) -> bool:
+def _climb_all(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluations: int) -> bool:
     """Climb over many log-precisions: MacKay's fixed point for a few rounds, then quasi-Newton steps."""
     best = -np.inf
     for _ in range(5):
@@ -264,7 +270,7 @@ class SearchedPrior(ABC):
             best, status, _ = run(Automatic().steps(objective, theta, 1e-9), settings.max_iter, settings.report)
             theta = best.theta
             if status is Status.INTERRUPTED:
-                return _interrupted(objective, theta)
+                return _interrupted(objective, theta, settings.tol)
         if structure != "full":
             return _fixed_point(likelihood, groups, settings, structure, u, theta)
         return _highest_evidence(likelihood, groups, settings, u, theta)
@@ -333,7 +339,7 @@ def _highest_evidence(
     except KeyboardInterrupt:
         if evidence.found is None:
             raise
-        return _interrupted(objective_at(evidence.path[-1].u), evidence.theta, evidence.path)
+        return _interrupted(objective_at(evidence.path[-1].u), evidence.theta, settings.tol, evidence.path)
     objective, found = objective_at(evidence.path[-1].u), evidence.found
     assert found is not None
     # the mode of the search will do if its own Hessian says that it is close enough to the optimum
@@ -341,7 +347,7 @@ def _highest_evidence(
     value, gradient = objective.value_gradient(theta)
     gap = 0.5 * float(np.vdot(gradient, found.posterior.solve(gradient)))
     if gap <= settings.tol * abs(value):
-        solution = certified(objective, theta, Status.CONVERGED, gap, len(evidence.path))
+        solution = _certified(objective, theta, Status.CONVERGED, gap, settings.tol, len(evidence.path))
         return Mode(objective, theta, solution, found, evidence.path, converged)
     mode = find_mode(objective, settings, theta)
     at_mode = found if np.array_equal(mode.theta, theta) else None
@@ -376,8 +382,18 @@ def _fixed_point(
     return Mode(mode.objective, theta, mode.solution, evidence_converged=converged)
 
 
-def _interrupted(objective: SoftmaxObjective, theta: np.ndarray, path: list[EvidencePoint] | None = None) -> Mode:
+def _certified(
+    objective: SoftmaxObjective, theta: np.ndarray, status: Status, decrement: float, tol: float, n_iter: int
+) -> Solution:
+    """The record of a mode that the search itself found."""
+    _, bound = objective.certificate.bounded(theta)
+    return certified(objective, theta, status, decrement, bound, tol=tol, trace=[], n_iter=n_iter)
+
+
+def _interrupted(
+    objective: SoftmaxObjective, theta: np.ndarray, tol: float, path: list[EvidencePoint] | None = None
+) -> Mode:
     """The state of a search that was interrupted."""
-    solution = certified(objective, theta, Status.INTERRUPTED, float("inf"), 0)
+    solution = _certified(objective, theta, Status.INTERRUPTED, float("inf"), tol, 0)
     converged = None if path is None else False
     return Mode(objective, theta, solution, None, path or [], converged)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
+from posteriori.exceptions import ApproximationWarning, ConvergenceWarning, SeparationWarning
 from posteriori.softmax.approximation import Approximated, approximate
 from posteriori.softmax.bayesian_settings import BayesianSettings
 from posteriori.softmax.laplace import Laplace, laplace
@@ -40,6 +40,8 @@ class BayesianFit:
         None where the prior has no precision.
     log_evidence : float or None
     solution : BayesianSolution
+    log_likelihood : float
+        At the mode.
     """
 
     theta: np.ndarray
@@ -47,6 +49,7 @@ class BayesianFit:
     prior: PriorInCoordinates | None
     log_evidence: float | None
     solution: BayesianSolution
+    log_likelihood: float
 
 
 def bayesian_fit(likelihood: LinearLikelihood, settings: BayesianSettings) -> BayesianFit:
@@ -58,13 +61,14 @@ def bayesian_fit(likelihood: LinearLikelihood, settings: BayesianSettings) -> Ba
     if not settings.prior.proper:
         assert found.posterior is not None
         fitted = Approximated(found.posterior, "laplace", "the only one for an improper prior")
-        return BayesianFit(found.theta, fitted.posterior, None, None, _solution(found, fitted, structure, reason))
+        solution = _solution(found, fitted, structure, reason)
+        return BayesianFit(found.theta, fitted.posterior, None, None, solution, _log_likelihood(found))
     if structure != "full" or found.solution.status is Status.INTERRUPTED:
         kind = "diagonal" if structure == "full" else structure
         posterior, log_evidence = structured_posterior(found.objective, found.theta, kind)
         fitted = Approximated(posterior, "laplace", f"the only one for a {structure} posterior")
         solution = _solution(found, fitted, posterior.structure, reason)
-        return BayesianFit(found.theta, posterior, _prior(found), log_evidence, solution)
+        return BayesianFit(found.theta, posterior, _prior(found), log_evidence, solution, _log_likelihood(found))
     at_mode = found.laplace or laplace(found.objective, found.theta)
     interrupted = False
     try:
@@ -78,7 +82,7 @@ def bayesian_fit(likelihood: LinearLikelihood, settings: BayesianSettings) -> Ba
     if interrupted:
         solution = replace(solution, status=Status.INTERRUPTED)
     evidence = at_mode.log_evidence if fitted.log_evidence is None else fitted.log_evidence
-    return BayesianFit(found.theta, fitted.posterior, _prior(found), evidence, solution)
+    return BayesianFit(found.theta, fitted.posterior, _prior(found), evidence, solution, _log_likelihood(found))
 
 
 def _require_compatible(settings: BayesianSettings, structure: str, reason: str) -> None:
@@ -99,6 +103,14 @@ def _require_compatible(settings: BayesianSettings, structure: str, reason: str)
 
 def _prior(found: Mode) -> PriorInCoordinates:
     return PriorInCoordinates(found.objective.mean, found.objective.prior)
+
+
+def _log_likelihood(found: Mode) -> float:
+    """log p(Y | X, theta) at the mode: minus J without the prior's part of it."""
+    objective = found.objective
+    centred = found.theta if objective.mean is None else found.theta - objective.mean
+    value, _ = objective.value_gradient(found.theta)
+    return 0.5 * float(np.vdot(objective.prior.times(centred), centred)) - value
 
 
 def _fails(fitted: Approximated) -> bool:
@@ -149,9 +161,17 @@ def _solution(found: Mode, fitted: Approximated, structure: str, structure_reaso
     )
 
 
-def warn_about(solution: BayesianSolution, n_draws: int) -> None:
+def warn_about(solution: BayesianSolution, n_draws: int, classes: np.ndarray, names: list[str] | None) -> None:
     """Warn about what went wrong or may mislead, with a class of warnings for each kind of trouble."""
-    if solution.status is not Status.CONVERGED:
+    if solution.status is Status.SEPARATED:
+        which = "" if solution.separation is None else f"{solution.separation.sentence(classes, names)} "
+        warnings.warn(
+            f"{which}Coefficients that grow have no standard errors: tables show them as infinite. With "
+            "prior='jeffreys' and prior='evidence' they are finite.",
+            SeparationWarning,
+            stacklevel=3,
+        )
+    elif solution.status is not Status.CONVERGED:
         warnings.warn(
             f"Not converged ({solution.status.value}): after {solution.n_iter} iterations J is about "
             f"{solution.gap:.2g} above its minimum. Raise max_iter, or use solver='auto'.",

@@ -12,6 +12,7 @@ from posteriori.maths.pareto import smoothed_weights
 from posteriori.rows.products import logits
 from posteriori.softmax.kernels import log_partitions
 from posteriori.softmax.objective import SoftmaxObjective
+from posteriori.softmax.pairs import contrast_covariance
 from posteriori.softmax.posterior import FullPosterior
 
 __all__ = ["Importance", "WeightedDraws", "importance", "objective_values"]
@@ -55,6 +56,12 @@ class WeightedDraws:
         centred = (self.thetas - self.mean).reshape(self.weights.size, -1)
         return (centred.T * self.weights) @ centred
 
+    def precision(self) -> np.ndarray:
+        """The inverse of the covariance; raises LinAlgError where there are fewer draws than parameters."""
+        covariance = self.covariance()
+        np.linalg.cholesky(covariance)
+        return np.linalg.inv(covariance)
+
     def variances(self) -> np.ndarray:
         return np.tensordot(self.weights, (self.thetas - self.mean) ** 2, axes=1)
 
@@ -66,6 +73,20 @@ class WeightedDraws:
             deviation = at - F[:, rows].T[:, :, None]
             out[rows] = (deviation * self.weights) @ deviation.transpose(0, 2, 1)
         return out
+
+    def contrast_draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Draws without what all classes share."""
+        out = self.draws(n_draws, rng)
+        return out - out.mean(axis=1, keepdims=True)
+
+    def contrast_variances(self, slopes: np.ndarray) -> np.ndarray:
+        """Variances (m,) of linear functions of the parameters with these slopes, (m, K, D')."""
+        values = np.tensordot(slopes, self.thetas - self.mean, axes=([1, 2], [1, 2]))
+        return values**2 @ self.weights
+
+    def contrast_covariance(self, X: Any) -> np.ndarray:
+        """Joint covariance of the logits of rows less their mean over classes, (n, K, K)."""
+        return contrast_covariance(self.pair_variances(X), len(self.mean))
 
     def pair_variances(self, X: Any) -> np.ndarray:
         """var(f_k - f_l) for k < l, (pairs, n)."""

@@ -11,6 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from posteriori.exceptions import SingularError
+from posteriori.softmax.collinearity import require_independent
 from posteriori.softmax.coordinates import CoordinateRule
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings
@@ -31,7 +33,7 @@ class JeffreysPrior:
 
     autoscale: ClassVar[bool] = True
     proper: ClassVar[bool] = False
-    note: ClassVar[str] = ""
+    note: ClassVar[str] = "Jeffreys"
 
     def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
         """Standardised columns, for the sake of rounding alone."""
@@ -39,15 +41,18 @@ class JeffreysPrior:
 
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The mode by Fisher's scoring, with the Gaussian of its information; there is no evidence."""
+        require_independent(likelihood, "jeffreys")
         objective = likelihood.objective(np.zeros(likelihood.shape))
         problem = JeffreysProblem(objective)
         steps = fisher_scoring(problem, np.zeros(likelihood.shape), settings.tol)
         best, status, trace = run(steps, settings.max_iter, settings.report)
-        solution = Solution(
-            status=status,
+        solution = Solution.ended(
+            status,
             objective=best.objective,
             gradient_norm=trace[-1].gradient_norm,
-            gap=float("inf") if best.gap is None else best.gap,
+            gap=float("inf") if best.gap is None else max(best.gap, 0.0),
+            tol=settings.tol,
+            rounding=objective.rounding(best.theta) + np.finfo(float).eps * abs(best.objective),
             gap_bound=None,
             n_iter=len(trace) - 1,
             n_passes=objective.blocks.n_passes,
@@ -71,13 +76,13 @@ class JeffreysProblem:
         self._made: FullPosterior | None = None
 
     def posterior(self, theta: np.ndarray) -> FullPosterior:
-        """N(theta, H_lik^{-1}); raises LinAlgError where the likelihood leaves a direction free."""
+        """N(theta, H_lik^{-1}); raises SingularError where the likelihood leaves a direction free."""
         if self._made is None or not np.array_equal(self._made.mean, theta):
             H = self.problem.curvature.likelihood_hessian(theta, self.basis)
             posterior = FullPosterior(theta.copy(), H, self.basis)
             # what is left of a coefficient's information once the others are known: none, but for rounding
             if (posterior.factor.diagonal() ** 2 < _COLLINEAR * H.diagonal()).any():
-                raise np.linalg.LinAlgError("The information is singular.")
+                raise SingularError("The information is singular: features are collinear, or rows are too few.")
             self._made = posterior
         return self._made
 
@@ -86,7 +91,7 @@ class JeffreysProblem:
         value, gradient = self.problem.value_gradient(theta)
         try:
             posterior = self.posterior(theta)
-        except np.linalg.LinAlgError:
+        except SingularError:
             return np.inf, gradient
         slope = self.problem.curvature.log_det_slope(theta, posterior.packed_forms)
         return value - 0.5 * posterior.log_det, gradient - 0.5 * slope

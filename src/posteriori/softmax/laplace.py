@@ -15,7 +15,7 @@ from posteriori.softmax.posterior import FullPosterior
 from posteriori.solvers.line_search import line_search
 from posteriori.solvers.problem import PosteriorProblem
 
-__all__ = ["Laplace", "class_basis", "full_posterior", "laplace", "mode"]
+__all__ = ["Laplace", "full_posterior", "laplace", "mode"]
 
 _STALE = 0.1
 """Share of the decrement that a step may leave before the Hessian is made again."""
@@ -30,25 +30,18 @@ class Laplace:
     log_evidence: float
 
 
-def class_basis(problem: PosteriorProblem) -> np.ndarray:
-    """Contrasts (K, K - 1) if the prior treats all classes equally, else the identity (K, K)."""
-    K = problem.shape[0]
-    equal_means = problem.mean is None or bool((problem.mean == problem.mean[0]).all())
-    return contrasts(K) if problem.prior.exchangeable and equal_means else np.eye(K)
-
-
 def full_posterior(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray) -> FullPosterior:
-    """N(theta, (H_lik + R)^{-1})."""
-    basis = class_basis(problem)
-    K, J = basis.shape
-    common = problem.prior.matrix(np.eye(K)[:, :1]) if J < K else None
-    return FullPosterior(theta, H_lik + problem.prior.matrix(basis), basis, common, problem.curvature.factor)
+    """N(theta, (H_lik + R)^{-1}), H_lik in contrasts of the classes."""
+    basis = contrasts(len(theta))
+    prior = problem.prior.of_contrasts(basis)
+    H = H_lik + prior.precision
+    return FullPosterior(theta, H, basis, prior.common, problem.curvature.factor, prior.tilt, prior.root)
 
 
 def laplace(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray | None = None) -> Laplace:
     """The approximation at a mode theta; the likelihood's Hessian may be known already."""
     if H_lik is None:
-        H_lik = problem.curvature.likelihood_hessian(theta, class_basis(problem))
+        H_lik = problem.curvature.likelihood_hessian(theta, contrasts(len(theta)))
     posterior = full_posterior(problem, theta, H_lik)
     value, _ = problem.value_gradient(theta)
     return Laplace(posterior, H_lik, -value + 0.5 * problem.prior.log_det() - 0.5 * posterior.log_det)

@@ -19,6 +19,8 @@ from posteriori.softmax.precision import Precision
 
 __all__ = ["LinearLikelihood", "linear_likelihood"]
 
+_FAR = 1e-5
+"""Least spread of a column that is not centred, as a share of its root mean square."""
 _RARE = 0.05
 """Least spread of a column of two values, as a share of their distance: rarer ones are not blown up further."""
 
@@ -31,6 +33,8 @@ class LinearLikelihood:
     observed: ObservedMoments
     coordinates: Coordinates
     has_intercept: bool
+    names: list[str] | None = None
+    """Names of the columns, where they have any."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -52,7 +56,7 @@ def linear_likelihood(
     centred and of unit spread; without an intercept columns keep their origin, which then means something, and are
     scaled by their root mean square.
     """
-    K = len(target.classes)
+    K, names = len(target.classes), features.names
 
     def blocks_in(coordinates: Coordinates) -> Blocks:
         return features.blocks(target, K, shift=coordinates.shift, scale=coordinates.scale, n_threads=n_threads)
@@ -71,10 +75,10 @@ def linear_likelihood(
         if ready is not blocks:
             blocks, observed = ready, ObservedMoments.of(ready, K)
         centre = np.append(observed.mean, 1.0) if has_intercept else None
-        return LinearLikelihood(blocks, observed, Coordinates(safe.shift, safe.scale, centre), has_intercept)
+        return LinearLikelihood(blocks, observed, Coordinates(safe.shift, safe.scale, centre), has_intercept, names)
     coordinates = _standard_coordinates(blocks, observed, safe, has_intercept)
     blocks = prepared(blocks_in(coordinates))
-    return LinearLikelihood(blocks, ObservedMoments.of(blocks, K), coordinates, has_intercept)
+    return LinearLikelihood(blocks, ObservedMoments.of(blocks, K), coordinates, has_intercept, names)
 
 
 def _standard_coordinates(
@@ -84,6 +88,8 @@ def _standard_coordinates(
     spread = np.sqrt(observed.variance if has_intercept else observed.squares / observed.total_weight)
     spread = np.maximum(spread, _RARE * _ranges_of_two_values(blocks, spread))
     centred = has_intercept and not blocks.sparse
+    if not centred:  # sparse columns far from zero stay there: not as far as their digits reach
+        spread = np.maximum(spread, _FAR * np.sqrt(observed.squares / observed.total_weight))
     coordinates = Coordinates.standard(safe, observed, spread, centred)
     return coordinates if has_intercept else Coordinates(scale=coordinates.scale)
 

@@ -13,7 +13,7 @@ import numpy as np
 from posteriori.parameters import seed_from
 from posteriori.softmax.certificate import separated_classes
 from posteriori.softmax.objective import SoftmaxObjective
-from posteriori.solvers.newton import Newton, newton_direction
+from posteriori.solvers.newton import Newton, affords_hessian, forms_hessian, newton_direction, newton_step
 from posteriori.solvers.solution import Iterate, Solution, Status, TraceEntry, run
 from posteriori.solvers.solver import Solver
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from posteriori.softmax.posterior import FullPosterior
 
 __all__ = ["Mode", "SolveSettings", "certified", "find_mode"]
+
+_LAST_STEPS = 30
+"""Newton steps by the Hessian itself, where products with it had claimed an optimum that was not there."""
 
 
 @dataclass(frozen=True)
@@ -75,30 +78,33 @@ def find_mode(objective: SoftmaxObjective, settings: SolveSettings, start: np.nd
     options = {"rng": np.random.default_rng(seed_from(settings.random_state))} if solver.random else {}
     theta = np.zeros(objective.shape) if start is None else start
     best, status, trace = run(solver.steps(objective, theta, tol, **options), max_iter, settings.report)
-    n_iter = len(trace) - 1
-    theta, gap, bound, separation = best.theta, best.gap, None, None
-    if status is not Status.INTERRUPTED:
-        if status is not Status.CONVERGED or gap is None:
-            gap = newton_direction(objective, theta, objective.value_gradient(theta)[1]).decrement
-            if status is Status.ITERATION_LIMIT and gap <= tol * abs(objective.value_gradient(theta)[0]):
-                status = Status.CONVERGED
+    theta, decrement, bound, separation = best.theta, best.gap, None, None
+    if status is Status.INTERRUPTED:
+        decrement = np.inf if decrement is None else decrement
+    else:
+        if decrement is None:
+            decrement = _decrement(objective, theta)
         if (recession := _recession(objective, theta)) is not None:
             status = Status.SEPARATED
             separation = separated_classes(objective.blocks, recession, np.sqrt(objective.observed.variance))
         else:
-            theta, bound = _bounded(objective, theta)
+            theta, bound = objective.certificate.bounded(theta)
+            if _doubtful(objective, theta, decrement, bound, tol):
+                more = run(Newton(exact=True).steps(objective, theta, tol), _LAST_STEPS)
+                best, trace = more[0], [*trace, *more[2]]
+                decrement = _decrement(objective, best.theta, exact=True)
+                theta, bound = objective.certificate.bounded(best.theta)
+    last = objective.value_gradient(theta)[0]
     theta = objective.certificate.least_norm(theta)
-    value, gradient = objective.value_gradient(theta)
-    norm = float(np.linalg.norm(gradient))
-    trace.append(TraceEntry(value, norm, gap))
-    solution = Solution(
-        status=status,
-        objective=value,
-        gradient_norm=norm,
-        gap=float("inf") if gap is None else gap,
-        gap_bound=bound,
-        n_iter=n_iter,
-        n_passes=objective.blocks.n_passes,
+    value = objective.value_gradient(theta)[0]
+    solution = certified(
+        objective,
+        theta,
+        status,
+        decrement + max(value - best.objective, 0.0),  # with what the last changes cost
+        None if bound is None else bound + max(value - last, 0.0),
+        tol=tol,
+        n_iter=len(trace) - 1,
         trace=trace,
         separation=separation,
         seconds=perf_counter() - settings.began,
@@ -106,26 +112,63 @@ def find_mode(objective: SoftmaxObjective, settings: SolveSettings, start: np.nd
     return Mode(objective, theta, solution)
 
 
-def certified(objective: SoftmaxObjective, theta: np.ndarray, status: Status, gap: float, n_iter: int) -> Solution:
-    """The solution at parameters that were found by other means than a solver."""
+def certified(
+    objective: SoftmaxObjective,
+    theta: np.ndarray,
+    status: Status,
+    decrement: float,
+    bound: float | None,
+    *,
+    tol: float,
+    trace: list[TraceEntry],
+    **others: Any,
+) -> Solution:
+    """The record of a solve that ended at theta, where Newton's equation estimates J - J* by the decrement.
+
+    Whether it converged follows from what is known of J there, and not from what the solver says.
+    """
     value, gradient = objective.value_gradient(theta)
-    norm = float(np.linalg.norm(gradient))
-    return Solution(
-        status=status,
+    gap, norm = objective.certificate.gap(decrement, gradient, bound), float(np.linalg.norm(gradient))
+    return Solution.ended(
+        status,
         objective=value,
         gradient_norm=norm,
         gap=gap,
-        gap_bound=objective.certificate.gap_bound(gradient),
-        n_iter=n_iter,
+        gap_bound=bound,
+        tol=tol,
+        rounding=objective.rounding(theta),
         n_passes=objective.blocks.n_passes,
-        trace=[TraceEntry(value, norm, gap)],
+        trace=[*trace, TraceEntry(value, norm, gap)],
+        **others,
     )
+
+
+def _decrement(objective: SoftmaxObjective, theta: np.ndarray, exact: bool = False) -> float:
+    """Newton's decrement at theta, by the Hessian itself if `exact`; infinite where no curvature was found."""
+    gradient = objective.value_gradient(theta)[1]
+    step = newton_step(objective, theta, gradient) if exact else newton_direction(objective, theta, gradient)
+    return np.inf if step.flat else step.decrement
+
+
+def _doubtful(
+    objective: SoftmaxObjective, theta: np.ndarray, decrement: float, bound: float | None, tol: float
+) -> bool:
+    """Whether a decrement from products with the Hessian claims convergence, and the Hessian itself denies it.
+
+    It is asked only where the bound proves nothing, as under a weak prior: there the slow directions are those that
+    products miss.
+    """
+    enough = max(tol * abs(objective.value_gradient(theta)[0]), objective.rounding(theta))
+    claimed = decrement <= enough and not (bound is not None and bound <= enough)
+    if not claimed or forms_hessian(objective) or not affords_hessian(objective):
+        return False
+    return _decrement(objective, theta, exact=True) > enough
 
 
 def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | None:
     """A direction along which J falls without end, if there is one: looked for where Newton's method would go."""
-    if objective.free is None:
-        return None
+    if objective.free is None or objective.recession is not None:
+        return objective.recession
     for now in islice(Newton().steps(objective, theta, 0.0), 30):
         step = newton_direction(objective, now.theta, now.gradient)
         found = objective.certificate.separated(now.theta, step.direction)
@@ -134,14 +177,3 @@ def _recession(objective: SoftmaxObjective, theta: np.ndarray) -> np.ndarray | N
         if step.decrement <= 1e-14 * abs(now.objective):
             break
     return None
-
-
-def _bounded(objective: SoftmaxObjective, theta: np.ndarray) -> tuple[np.ndarray, float | None]:
-    """theta with its free intercepts solved for, and the rigorous bound on J - J* there."""
-    if objective.has_intercept and not objective.precision[:, -1].any():
-        settled = objective.certificate.settle_intercepts(theta)
-        if settled is None:
-            return theta, None
-        theta = settled
-    _, gradient = objective.value_gradient(theta)
-    return theta, objective.certificate.gap_bound(gradient)

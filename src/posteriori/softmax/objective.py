@@ -36,19 +36,21 @@ class _Evaluation(NamedTuple):
     theta: bytes
     value: float
     gradient: np.ndarray
+    summed: float
+    """The absolute values of the terms of J, added up."""
 
     @classmethod
-    def of(cls, theta: np.ndarray, value: float, gradient: np.ndarray) -> _Evaluation:
+    def of(cls, theta: np.ndarray, value: float, gradient: np.ndarray, summed: float) -> _Evaluation:
         """An evaluation that is handed out again: the gradient can no longer be changed."""
         gradient.flags.writeable = False
-        return cls(theta.tobytes(), value, gradient)
+        return cls(theta.tobytes(), value, gradient, summed)
 
     def is_at(self, theta: np.ndarray) -> bool:
         """Whether it is of parameters with these values, in whichever array."""
         return self.theta == theta.tobytes()
 
 
-_NOWHERE = _Evaluation(b"", np.nan, np.empty((0, 0)))
+_NOWHERE = _Evaluation(b"", np.nan, np.empty((0, 0)), np.nan)
 """No evaluation yet."""
 
 
@@ -85,6 +87,8 @@ class SoftmaxObjective:
         self._row_values = row_values(blocks, self.shape[0])
         self._sums_cancel = False  # once the loss is a small difference of large sums, it is summed row by row
         self._evaluated = _NOWHERE
+        self.recession: np.ndarray | None = None
+        """A direction along which J falls without end, once one was found."""
         self._samples: dict[tuple[int, bool], SoftmaxObjective] = {}
 
     @property
@@ -106,18 +110,26 @@ class SoftmaxObjective:
             return self._evaluated.value, self._evaluated.gradient
         if not self._sums_cancel:
             log_partition, gradient = self.blocks.map_sum(kernels.expected_moments, theta, row_values=self._row_values)
-            loss = log_partition - np.vdot(theta, self.moments)
+            observed = np.vdot(theta, self.moments)
+            loss, summed = log_partition - observed, abs(log_partition) + abs(observed)
             gradient -= self.moments
             self._sums_cancel = bool(loss < _CANCELLED * abs(log_partition))
         if self._sums_cancel:
             loss, gradient = self.blocks.map_sum(kernels.residual_moments, theta, row_values=self._row_values)
+            summed = abs(loss)
         centred = theta if self.mean is None else theta - self.mean
         pull = self.prior.times(centred)
-        value = loss + 0.5 * np.vdot(pull, centred)
+        penalty = 0.5 * np.vdot(pull, centred)
+        value = loss + penalty
         gradient -= gradient.mean(axis=0)  # zero but for rounding, which a weak prior would magnify
         gradient += pull
-        self._evaluated = _Evaluation.of(theta, float(value), gradient)
+        self._evaluated = _Evaluation.of(theta, float(value), gradient, float(summed + abs(penalty)))
         return float(value), gradient
+
+    def rounding(self, theta: np.ndarray) -> float:
+        """The rounding error of J at theta: that of the numbers which were added up to it."""
+        self.value_gradient(theta)
+        return float(8.0 * np.finfo(float).eps * self._evaluated.summed)
 
     def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
         """The product H V at theta, without forming H."""
@@ -227,7 +239,8 @@ class Start:
         theta = found.thetas[-1]
         if found.log_partition - np.vdot(theta, problem.moments) < _CANCELLED * abs(found.log_partition):
             return None
-        problem._evaluated = _Evaluation.of(theta, found.values[-1], np.array(found.gradients[-1]))
+        summed = 2.0 * abs(found.log_partition) + abs(found.values[-1])
+        problem._evaluated = _Evaluation.of(theta, found.values[-1], np.array(found.gradients[-1]), summed)
         return found
 
     @property

@@ -25,6 +25,7 @@ from posteriori.softmax.kernels import probabilities
 
 __all__ = [
     "averaged_moments",
+    "contrast_covariance",
     "contrasts",
     "hessian_from_pairs",
     "leverage_slope",
@@ -34,6 +35,10 @@ __all__ = [
     "pair_products",
     "reference_covariance",
 ]
+
+
+_FEW_CLASSES = 40
+"""Classes up to which sums over pairs are made pair by pair, to the last digit; K^4 products are too many for more."""
 
 
 def pair_products(P: np.ndarray) -> np.ndarray:
@@ -82,14 +87,29 @@ def hessian_from_pairs(grams: np.ndarray, basis: np.ndarray, D: int) -> np.ndarr
     K, J = basis.shape
     flat = grams.reshape(len(grams), -1)
     k, m = np.triu_indices(K, 1)
-    differences = basis[k] - basis[m]
     i, j = np.triu_indices(J)
-    blocks = (differences[:, i] * differences[:, j]).T @ flat  # one for each pair of coordinates
+    if K > _FEW_CLASSES:
+        blocks = _laplacian_blocks(flat, basis)[i, j]
+    else:
+        differences = basis[k] - basis[m]
+        blocks = (differences[:, i] * differences[:, j]).T @ flat  # one for each pair of coordinates
     blocks = unpacked(blocks if grams.ndim == 2 else blocks.reshape(-1, D, D), D)
     H = np.empty((J, D, J, D))
     H[i, :, j, :] = blocks
     H[j, :, i, :] = blocks
     return H.reshape(J * D, J * D)
+
+
+def _laplacian_blocks(grams: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """sum_{k<l} (q_k - q_l)(q_k - q_l)^T G_kl, (J, J, size of a gram), by entries of the Laplacian: K^3 products."""
+    K = len(basis)
+    k, m = np.triu_indices(K, 1)
+    L = np.zeros((K, K, grams.shape[1]))
+    L[k, m] = L[m, k] = -grams
+    i = np.arange(K)
+    L[i, i] = -L.sum(axis=1)
+    half = np.tensordot(basis.T, L, axes=1)
+    return np.tensordot(half, basis, axes=(1, 0)).transpose(0, 2, 1)
 
 
 def pair_forms(S: np.ndarray, basis: np.ndarray) -> np.ndarray:
@@ -98,6 +118,10 @@ def pair_forms(S: np.ndarray, basis: np.ndarray) -> np.ndarray:
     D = len(S) // J
     blocks = S.reshape(J, D, J, D)
     k, m = np.triu_indices(K, 1)
+    if K > _FEW_CLASSES:
+        by_class = np.tensordot(np.tensordot(basis, blocks, axes=1), basis, axes=(2, 1)).transpose(0, 3, 1, 2)
+        own = by_class[np.arange(K), np.arange(K)]
+        return own[k] + own[m] - by_class[k, m] - by_class[m, k]
     differences = basis[k] - basis[m]
     out = np.empty((k.size, D, D))
     for start in range(0, k.size, K):  # some at a time: the intermediate is J times as large as the result
@@ -118,6 +142,24 @@ def reference_covariance(variances: np.ndarray, K: int) -> np.ndarray:
     full[:, k, m] = full[:, m, k] = variances.T
     last = full[:, :-1, -1]
     return 0.5 * (last[:, :, None] + last[:, None, :] - full[:, :-1, :-1])
+
+
+def contrast_covariance(variances: np.ndarray, K: int) -> np.ndarray:
+    """Covariance of f_k less the mean over classes, (n, K, K), from the pairs' variances (pairs, n).
+
+    With V the matrix of var(f_k - f_l) and C = I - 1 1^T / K it is -1/2 C V C.
+
+    >>> contrast_covariance(np.array([[4.0]]), 2)
+    array([[[ 1., -1.],
+            [-1.,  1.]]])
+    """
+    V = np.zeros((variances.shape[1], K, K))
+    k, m = np.triu_indices(K, 1)
+    V[:, k, m] = V[:, m, k] = variances.T
+    V -= V.mean(axis=1, keepdims=True)
+    V -= V.mean(axis=2, keepdims=True)
+    V *= -0.5
+    return V
 
 
 def leverage_slope(P: np.ndarray, variances: np.ndarray) -> np.ndarray:

@@ -1,13 +1,11 @@
 r"""Gaussian posteriors N(mean, H^{-1}) over parameters theta (K, D'), whole or in structures that stay small.
 
 All answer the same questions: how logits of new rows vary, what a draw looks like, how large the determinant is.
-`FullPosterior` knows every covariance. `KroneckerPosterior` and `DiagonalPosterior` have logits that are independent
-in one basis U common to all rows, f = m + U diag(sqrt v_n) z.
+`FullPosterior` knows every covariance; those that know fewer are in `structured`.
 """
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Protocol
@@ -15,13 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_at_nodes, logits_in_basis, normal_nodes
-from posteriori.maths.linalg import cholesky
-from posteriori.maths.quadratic import packed_forms
-from posteriori.rows.products import logits, quadratic_forms, squared
-from posteriori.softmax.pairs import pair_forms, reference_covariance
+from posteriori.exceptions import SingularError
+from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_at_nodes, normal_nodes
+from posteriori.maths.linalg import cholesky, reversed_cholesky
+from posteriori.softmax.covariance import CovarianceInBasis
+from posteriori.softmax.pairs import reference_covariance
 
-__all__ = ["DiagonalPosterior", "FullPosterior", "KroneckerPosterior", "Posterior"]
+__all__ = ["FullPosterior", "Posterior", "root_of"]
 
 
 class Posterior(Protocol):
@@ -34,14 +32,32 @@ class Posterior(Protocol):
     def covariance(self) -> np.ndarray:
         """H^{-1}, (K D', K D')."""
 
+    def precision(self) -> np.ndarray:
+        """H, (K D', K D'), positive definite; raises LinAlgError where the covariance has no inverse."""
+
     def variances(self) -> np.ndarray:
         """The variance of each parameter, (K, D')."""
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
         """Parameters drawn at random, (n_draws, K, D')."""
 
+    def contrast_draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Such draws without what all classes share, which softmax ignores and a weak prior makes very large."""
+
     def latent_covariance(self, X: Any) -> np.ndarray:
         """Joint covariance of the logits of rows, (n, K, K)."""
+
+    def contrast_covariance(self, X: Any) -> np.ndarray:
+        """Joint covariance of the logits of rows less their mean over classes, (n, K, K): what data determine.
+
+        It keeps its digits however weak the prior is.
+        """
+
+    def contrast_variances(self, slopes: np.ndarray) -> np.ndarray:
+        """Variances (m,) of linear functions of the parameters with these slopes, (m, K, D').
+
+        The slopes of each sum to zero over the classes.
+        """
 
     def pair_variances(self, X: Any) -> np.ndarray:
         """var(f_k - f_l) for k < l, (pairs, n)."""
@@ -57,25 +73,33 @@ class Posterior(Protocol):
         """Nodes for `at_nodes`, about as many as asked for; of equal weight if `even`."""
 
 
-class FullPosterior:
+class FullPosterior(CovarianceInBasis):
     """A posterior with every covariance: H is factored in coordinates theta = Q B of the classes.
 
     Parameters
     ----------
     mean : ndarray (K, D')
     H : ndarray (J D', J D')
-        In coordinates of `basis`.
+        In coordinates of `basis`: the inverse covariance of B.
     basis : ndarray (K, J)
-        The identity, or contrasts when the prior treats all classes equally: what is left of the parameters then, the
-        same vector added to every class, is as the prior left it.
+        Contrasts, or the identity: with contrasts what is left of the parameters, the same vector u = T B + v added to
+        every class, is as the prior left it.
     common : ndarray (D', D') or None
-        With contrasts, the prior's precision of one class; None where there is no prior, and classes sum to zero.
+        With contrasts, 1/K of the precision of v: the precision of one class, for a prior that treats all classes
+        equally. None where there is no prior, and classes sum to zero.
     cholesky : callable
         Factors H.
+    tilt : ndarray (D', J D') or None
+        T; None is zero.
+    root : ndarray (D', D') or None
+        Lower triangular with root^T root = common, where it has digits that the matrix has lost.
     """
 
     structure = "full"
     gaussian = True
+    root: np.ndarray | None = None
+    limit: CovarianceInBasis | None = None
+    """Where the likelihood has no maximum: the estimates of what is finite all the same, for tables."""
 
     def __init__(
         self,
@@ -84,13 +108,17 @@ class FullPosterior:
         basis: np.ndarray,
         common: np.ndarray | None = None,
         cholesky: Callable[[np.ndarray], np.ndarray] = cholesky,
+        tilt: np.ndarray | None = None,
+        root: np.ndarray | None = None,
     ) -> None:
-        self.mean, self.basis, self.common = mean, basis, common
+        self.mean, self.basis, self.common, self.tilt, self.root = mean, basis, common, tilt, root
         try:
             self.factor = cholesky(H)
         except np.linalg.LinAlgError:
-            raise np.linalg.LinAlgError(
-                "The posterior precision is not positive definite: the prior is improper."
+            raise SingularError(
+                "The posterior has no finite covariance, so far as numbers of 16 digits can tell: some combination of "
+                "coefficients is determined neither by the rows nor, beside them, by the prior. Use a stronger prior "
+                "(a larger precision, or prior='evidence'), or remove columns that repeat others."
             ) from None
 
     def about(self, mean: np.ndarray) -> FullPosterior:
@@ -101,25 +129,32 @@ class FullPosterior:
 
     def __getstate__(self) -> dict[str, Any]:
         """State without what can be computed again: a pickle does not grow with the predictions made before."""
-        return {"mean": self.mean, "basis": self.basis, "common": self.common, "factor": self.factor}
+        return {name: getattr(self, name) for name in ("mean", "basis", "common", "factor", "tilt", "root", "limit")}
 
     @property
     def log_det(self) -> float:
         value = 2.0 * float(np.log(self.factor.diagonal()).sum())
-        return value if self.common is None else value + float(np.linalg.slogdet(self.common)[1])
+        return value if self.common is None else value + 2.0 * float(np.log(self._common_root.diagonal()).sum())
 
     def solve(self, R: np.ndarray) -> np.ndarray:
         """H^{-1} R for R (K, D')."""
-        inner = lapack.dpotrs(self.factor, (self.basis.T @ R).ravel(), lower=1)[0]
+        shared = R.mean(axis=0)
+        if np.abs(shared).max() <= 1e-14 * np.abs(R).max():  # nearly always: no likelihood has a slope there
+            shared = np.zeros_like(shared)
+        inward = (self.basis.T @ R).ravel()
+        if self.tilt is not None:
+            inward += len(R) * (shared @ self.tilt)
+        inner = lapack.dpotrs(self.factor, inward, lower=1)[0]
         out = self.basis @ inner.reshape(self.basis.shape[1], -1)
-        if self.common is not None:
-            shared = R.mean(axis=0)
-            if np.abs(shared).max() > 1e-14 * np.abs(R).max():  # rarely: no likelihood has a slope there
-                out += np.linalg.solve(self.common, shared)
+        if self.tilt is not None:
+            out += self.tilt @ inner
+        if self.common is not None and shared.any():
+            half = solve_triangular(self._common_root, shared, lower=True, trans=1)
+            out += solve_triangular(self._common_root, half, lower=True)
         return out
 
     @cached_property
-    def inner(self) -> np.ndarray:
+    def inner(self) -> np.ndarray:  # type: ignore[override]
         """The covariance in the basis, (J D', J D')."""
         inverse, _ = lapack.dpotri(self.factor, lower=1)  # its lower half; the factor left zeros above
         mirrored = inverse + inverse.T
@@ -127,74 +162,71 @@ class FullPosterior:
         return mirrored
 
     @cached_property
-    def forms(self) -> np.ndarray:
-        """Covariance of w_k - w_l for k < l, (pairs, D', D')."""
-        return pair_forms(self.inner, self.basis)
-
-    @cached_property
-    def packed_forms(self) -> np.ndarray:
-        """The covariances `forms`, ready for the quadratic forms of many blocks."""
-        return packed_forms(self.forms)
-
-    @cached_property
-    def _common_covariance(self) -> np.ndarray | None:
+    def common_covariance(self) -> np.ndarray | None:
         """K times the covariance of one vector added to every class, (D', D')."""
-        return None if self.common is None else np.linalg.inv(self.common)
+        return None if self.common is None else self._common_spread @ self._common_spread.T
 
-    def covariance(self) -> np.ndarray:
+    @cached_property
+    def _common_root(self) -> np.ndarray:
+        """F, lower triangular, with F^T F = common."""
+        assert self.common is not None
+        return root_of(self.common) if self.root is None else self.root
+
+    @cached_property
+    def _common_spread(self) -> np.ndarray:
+        """F^{-1}, lower triangular: the Cholesky factor of common^{-1}."""
+        return solve_triangular(self._common_root, np.eye(len(self._common_root)), lower=True)
+
+    def precision(self) -> np.ndarray:
+        """H; where the prior leaves what all classes share undetermined, that gets the precision of a mean contrast."""
         K, J = self.basis.shape
         D = self.mean.shape[1]
-        blocks = np.einsum("ki,idje,lj->kdle", self.basis, self.inner.reshape(J, D, J, D), self.basis, optimize=True)
-        if self._common_covariance is not None:
-            blocks += self._common_covariance[:, None, :] / K
-        return blocks.reshape(K * D, K * D)
+        H = (self.factor @ self.factor.T).reshape(J, D, J, D)
+        out = np.einsum("ki,idje,lj->kdle", self.basis, H, self.basis, optimize=True)
+        if J < K:
+            common = np.einsum("idie->de", H) / J if self.common is None else self.common
+            out += common[:, None, :] / K
+            if self.tilt is not None:  # K common (u - T B)^2 with u the mean over classes
+                along = np.einsum("dje,kj->dke", self.tilt.reshape(D, J, D), self.basis)
+                cross = np.einsum("ed,ekf->dkf", common, along)
+                out += K * np.einsum("dke,dlf->kelf", along, np.einsum("ed,elf->dlf", common, along))
+                out -= cross + cross.transpose(1, 2, 0)[:, :, None, :]
+        return out.reshape(K * D, K * D)
 
-    def variances(self) -> np.ndarray:
-        K, J = self.basis.shape
-        D = self.mean.shape[1]
-        diagonals = np.einsum("idjd->ijd", self.inner.reshape(J, D, J, D))
-        out = np.einsum("ki,ijd,kj->kd", self.basis, diagonals, self.basis)
-        return out if self._common_covariance is None else out + self._common_covariance.diagonal() / K
+    def contrast_draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        return self._at(self._drawn(n_draws, rng))
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-        K, J = self.basis.shape
-        D = self.mean.shape[1]
-        z = rng.standard_normal((J * D, n_draws))
-        B = solve_triangular(self.factor, z, lower=True, trans=1).reshape(J, D, n_draws)
-        out = np.einsum("ki,ids->skd", self.basis, B) + self.mean
-        if self._common_covariance is not None:
-            root = np.linalg.cholesky(self._common_covariance) / np.sqrt(K)
-            out += (rng.standard_normal((n_draws, D)) @ root.T)[:, None, :]
+        K, D = self.mean.shape
+        B = self._drawn(n_draws, rng)
+        out = self._at(B)
+        if self.tilt is not None:
+            out += (self.tilt @ B).T[:, None, :]
+        if self.common_covariance is not None:
+            out += (rng.standard_normal((n_draws, D)) @ self._common_spread.T)[:, None, :] / np.sqrt(K)
         return out
 
-    def pair_variances(self, X: Any) -> np.ndarray:
-        return np.maximum(quadratic_forms(X, self.packed_forms, self.mean.shape[1] > X.shape[1]), 0.0)
+    def _drawn(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Draws of B less its mean, (J D', n_draws)."""
+        z = rng.standard_normal((len(self.factor), n_draws))
+        return solve_triangular(self.factor, z, lower=True, trans=1)
 
-    def latent_covariance(self, X: Any) -> np.ndarray:
-        K, D = self.mean.shape
-        V = np.zeros((X.shape[0], K, K))
-        if self.basis.shape[1] == K:
-            blocks = self.inner.reshape(K, D, K, D)
-            for i in range(K):
-                V[:, i, i:] = quadratic_forms(X, blocks[i].transpose(1, 0, 2)[i:], D > X.shape[1]).T
-                V[:, i:, i] = V[:, i, i:]
-            return V
-        # from var(f_k - f_l) to covariances about the mean over classes
-        k, m = np.triu_indices(K, 1)
-        V[:, k, m] = V[:, m, k] = self.pair_variances(X).T
-        V -= V.mean(axis=1, keepdims=True)
-        V -= V.mean(axis=2, keepdims=True)
-        V *= -0.5
-        if self._common_covariance is not None:
-            V += quadratic_forms(X, self._common_covariance[None], D > X.shape[1])[0][:, None, None] / K
-        return V
+    def _at(self, B: np.ndarray) -> np.ndarray:
+        """Parameters (n_draws, K, D') with contrasts B about those of the mean."""
+        J, D = self.basis.shape[1], self.mean.shape[1]
+        return np.einsum("ki,ids->skd", self.basis, B.reshape(J, D, -1)) + self.mean
 
     def precision_times(self, V: np.ndarray) -> np.ndarray:
         """H V for V (K, D')."""
-        K = len(self.basis)
         inner = (self.basis.T @ V).ravel()
-        out = self.basis @ (self.factor @ (self.factor.T @ inner)).reshape(self.basis.shape[1], -1)
-        return out if self.common is None else out + V.mean(axis=0) @ self.common * np.ones((K, 1))
+        inward = self.factor @ (self.factor.T @ inner)
+        if self.common is None:
+            return self.basis @ inward.reshape(self.basis.shape[1], -1)
+        shared = V.mean(axis=0)
+        if self.tilt is not None:
+            shared = shared - self.tilt @ inner
+            inward -= len(V) * ((shared @ self.common) @ self.tilt)
+        return self.basis @ inward.reshape(self.basis.shape[1], -1) + shared @ self.common
 
     @property
     def latent_size(self) -> int:
@@ -207,139 +239,14 @@ class FullPosterior:
         return logits_at_nodes(F, reference_covariance(self.pair_variances(X), len(self.mean)), nodes)
 
 
-class _BasisPosterior(ABC):
-    """Logits independent in one basis U (K, J) for all rows."""
-
-    mean: np.ndarray
-    latent_basis: np.ndarray
-    gaussian = True
-
-    def latent_variances(self, X: Any) -> np.ndarray:
-        """Variances of the logits in the basis, (J, n)."""
-        raise NotImplementedError
-
-    def latent_covariance(self, X: Any) -> np.ndarray:
-        v = self.latent_variances(X)
-        return np.einsum("ki,in,li->nkl", self.latent_basis, v, self.latent_basis, optimize=True)
-
-    def pair_variances(self, X: Any) -> np.ndarray:
-        k, m = np.triu_indices(len(self.mean), 1)
-        return (self.latent_basis[k] - self.latent_basis[m]) ** 2 @ self.latent_variances(X)
-
-    @property
-    def latent_size(self) -> int:
-        return self.latent_basis.shape[1]
-
-    def nodes(self, size: int, even: bool = False) -> Nodes:
-        return even_nodes(self.latent_size, size) if even else normal_nodes(self.latent_size, size)
-
-    def at_nodes(self, X: Any, F: np.ndarray, nodes: Nodes) -> AtNodes:
-        return logits_in_basis(F, self.latent_basis, self.latent_variances(X), nodes)
-
-
-class KroneckerPosterior(_BasisPosterior):
-    """H = A kron G / tr A + prior, in the eigenbasis of A and that of G relative to the prior.
-
-    With A = U diag(l) U^T and R^{-1/2} G R^{-1/2} = E diag(g) E^T, the covariance of class direction i is
-    R^{-1/2} E diag(1 / (1 + l_i g)) E^T R^{-1/2}.
-
-    Parameters
-    ----------
-    mean : ndarray (K, D')
-    A : ndarray (K, K)
-        Scaled so that A kron G is the likelihood's part.
-    G : ndarray (D', D')
-    common : ndarray (D', D')
-        The prior's precision of one class.
-    """
-
-    structure = "kronecker"
-
-    def __init__(self, mean: np.ndarray, A: np.ndarray, G: np.ndarray, common: np.ndarray) -> None:
-        self.mean = mean
-        self.levels, self.latent_basis = np.linalg.eigh(A)
-        self.levels = np.maximum(self.levels, 0.0)
-        root = np.linalg.cholesky(common)
-        self._log_det_common = 2.0 * float(np.log(root.diagonal()).sum())
-        half = solve_triangular(root, G, lower=True)
-        self.spread, E = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
-        self.spread = np.maximum(self.spread, 0.0)
-        self.directions = solve_triangular(root, E, lower=True, trans=1)  # R^{-1/2} E, (D', D')
-        self.shrunk = 1.0 / (1.0 + np.multiply.outer(self.levels, self.spread))  # (K, D')
-
-    @property
-    def log_det(self) -> float:
-        return len(self.levels) * self._log_det_common - float(np.log(self.shrunk).sum())
-
-    def latent_variances(self, X: Any) -> np.ndarray:
-        return self.shrunk @ logits(X, self.directions.T) ** 2
-
-    def variances(self) -> np.ndarray:
-        return self.latent_basis**2 @ self.shrunk @ (self.directions**2).T
-
-    def covariance(self) -> np.ndarray:
-        K, D = self.mean.shape
-        inner = np.einsum("de,ie,fe->idf", self.directions, self.shrunk, self.directions, optimize=True)
-        return np.einsum("ki,idf,li->kdlf", self.latent_basis, inner, self.latent_basis, optimize=True).reshape(
-            K * D, K * D
-        )
-
-    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-        z = rng.standard_normal((n_draws, *self.mean.shape)) * np.sqrt(self.shrunk)
-        return self.mean + self.latent_basis @ z @ self.directions.T
-
-
-class DiagonalPosterior(_BasisPosterior):
-    """Independent parameters, with precisions (K, D').
-
-    With a centre [c, 1] it is the logit at c that is independent of the weights, and not the intercept.
-    """
-
-    structure = "diagonal"
-
-    def __init__(self, mean: np.ndarray, precisions: np.ndarray, centre: np.ndarray | None = None) -> None:
-        self.mean, self.precisions, self.centre = mean, precisions, centre
-        self.latent_basis = np.eye(len(mean))
-
-    @property
-    def log_det(self) -> float:
-        return float(np.log(self.precisions).sum())
-
-    def latent_variances(self, X: Any) -> np.ndarray:
-        squares = squared(X)
-        s = 1.0 / self.precisions
-        if self.centre is None:
-            return logits(squares, s)
-        # of (x - c)^2 s + s_b; rows as wide as the parameters bring their own last entry
-        c = self.centre[:-1]
-        wide = X.shape[1] == s.shape[1]
-        last_entry = np.ones(X.shape[0]) if not wide else np.asarray(X[:, -1]).ravel()
-        if wide:
-            X, squares = X[:, :-1], squares[:, :-1]
-        cross = logits(X, s[:, :-1] * c)
-        at_centre = np.multiply.outer(s[:, :-1] @ c**2 + s[:, -1], last_entry**2)
-        return logits(squares, s[:, :-1]) - 2.0 * last_entry * cross + at_centre
-
-    def variances(self) -> np.ndarray:
-        out = 1.0 / self.precisions
-        if self.centre is not None:
-            out[:, -1] += out[:, :-1] @ self.centre[:-1] ** 2
-        return out
-
-    def covariance(self) -> np.ndarray:
-        K, D = self.mean.shape
-        back = self._uncentred(np.eye(D)).T
-        blocks = [(back * s) @ back.T for s in 1.0 / self.precisions]
-        out = np.zeros((K, D, K, D))
-        out[np.arange(K), :, np.arange(K), :] = blocks
-        return out.reshape(K * D, K * D)
-
-    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-        z = rng.standard_normal((n_draws, *self.mean.shape)) / np.sqrt(self.precisions)
-        return self.mean + self._uncentred(z)
-
-    def _uncentred(self, theta: np.ndarray) -> np.ndarray:
-        """Weights and intercepts from weights and the logit at the centre, along the last axis."""
-        if self.centre is None:
-            return theta
-        return np.concatenate([theta[..., :-1], theta[..., -1:] - theta[..., :-1] @ self.centre[:-1, None]], axis=-1)
+def root_of(precision: np.ndarray) -> np.ndarray:
+    """F, lower triangular, with F^T F the prior's precision of one class, whatever the units."""
+    size = np.sqrt(precision.diagonal())
+    try:
+        return reversed_cholesky(precision / size / size[:, None]) * size
+    except np.linalg.LinAlgError:
+        raise SingularError(
+            "The prior's covariance has no inverse, so far as numbers of 16 digits can tell: the origin of some column "
+            "is too far from its values for a prior so weak. Use a stronger prior, centre the columns, or use "
+            "GaussianPrior(autoscale=True)."
+        ) from None

@@ -7,11 +7,35 @@ coordinates theta = Q B for a basis Q (K, J) of the classes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["DiagonalPrecision", "KroneckerPrecision", "MatrixPrecision", "Precision"]
+__all__ = ["DiagonalPrecision", "KroneckerPrecision", "MatrixPrecision", "Precision", "PriorOfContrasts"]
+
+
+class PriorOfContrasts(NamedTuple):
+    r"""A prior N(m, R^{-1}) of theta_k = sum_j Q_kj B_j + u: that of the contrasts B, and of what is shared given B.
+
+    .. math:: p(B):\; R_{BB} - R_{Bu} R_{uu}^{-1} R_{uB}, \qquad p(u \mid B):\; u = T B + v,\quad
+              T = -R_{uu}^{-1} R_{uB},\; v \sim N(\cdot, R_{uu}^{-1})
+
+    A likelihood depends on B alone: its curvature is added to the first, and the second stays as it is. So errors of
+    contrasts keep their digits however weak the prior is.
+    """
+
+    precision: np.ndarray
+    """The precision of B, (J D', J D')."""
+    common: np.ndarray
+    """R_uu / K, (D', D')."""
+    tilt: np.ndarray | None = None
+    """T (D', J D'); None where it is zero, as all classes are treated equally."""
+    root: np.ndarray | None = None
+    """F (D', D'), lower triangular, with F^T F = R_uu / K, where that matrix has lost digits that F has not."""
+
+
+_GRADED = 1e-8
+"""Share of the largest precision below which one is lost in a sum with it."""
 
 
 class Precision(Protocol):
@@ -46,6 +70,9 @@ class Precision(Protocol):
 
     def matrix(self, basis: np.ndarray) -> np.ndarray:
         """(Q kron I)^T R (Q kron I), (J D', J D')."""
+
+    def of_contrasts(self, basis: np.ndarray) -> PriorOfContrasts:
+        """The prior of contrasts Q (K, K - 1), and of what is left."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +128,8 @@ class DiagonalPrecision:
         if self.centre is not None:  # in terms of w . c + b, which has a precision of its own
             g = np.column_stack([g[:, :-1] - g[:, -1:] * self.centre[:-1], g[:, -1]])
         squares = np.zeros_like(g)
-        np.divide(g**2, self.values, out=squares, where=self.values > 0)
+        with np.errstate(over="ignore"):  # beyond the range of numbers it is infinite, which is a bound too
+            np.divide(g**2, self.values, out=squares, where=self.values > 0)
         squares[(self.values == 0) & (g != 0)] = np.inf
         return float(squares.sum())
 
@@ -122,6 +150,33 @@ class DiagonalPrecision:
         d = np.arange(D)
         out[:, d, :, d] += np.einsum("ki,kj,kd->dij", basis, basis, own)
         return out.reshape(J * D, J * D)
+
+    def of_contrasts(self, basis: np.ndarray) -> PriorOfContrasts:
+        """For w and w . c + b the precision is diagonal: a tilt is a number for each of these and each contrast."""
+        K, J = basis.shape
+        D = self.values.shape[1]
+        shared = self.values[0] if self.exchangeable else self.values.mean(axis=0)
+        root = np.diag(np.sqrt(shared))
+        if self.centre is not None:
+            root[-1, :-1] = root[-1, -1] * self.centre[:-1]
+        lost = self.centre is not None and bool(shared.min() < _GRADED * (root**2).sum(axis=0).max())
+        common, kept = root.T @ root, root if lost else None
+        if self.exchangeable:
+            return PriorOfContrasts(self.matrix(basis), common, None, kept)
+        slopes = -np.einsum("kj,kd->jd", basis, self.values / (K * shared))  # of each shared coefficient, (J, D')
+        left = np.einsum("ki,kd,kj->dij", basis, self.values, basis) - K * np.einsum(
+            "d,id,jd->dij", shared, slopes, slopes
+        )
+        d = np.arange(D)
+        tilt, precision = np.zeros((D, J, D)), np.zeros((J, D, J, D))
+        tilt[d, :, d], precision[:, d, :, d] = slopes.T, left
+        if self.centre is not None:  # from w . c + b to b
+            C = np.eye(D)
+            C[-1] = self.centre
+            tilt = np.einsum("dje,ef->djf", np.linalg.solve(C, tilt.reshape(D, -1)).reshape(D, J, D), C)
+            precision = np.einsum("dg,idje,ef->igjf", C, precision, C, optimize=True)
+        size = J * D
+        return PriorOfContrasts(precision.reshape(size, size), common, tilt.reshape(D, size), kept)
 
 
 @dataclass(frozen=True)
@@ -160,6 +215,9 @@ class KroneckerPrecision:
 
     def matrix(self, basis: np.ndarray) -> np.ndarray:
         return np.kron(basis.T @ self.A @ basis, self.G)
+
+    def of_contrasts(self, basis: np.ndarray) -> PriorOfContrasts:
+        return _of_contrasts(self, basis)
 
 
 @dataclass(frozen=True)
@@ -203,9 +261,23 @@ class MatrixPrecision:
         J = basis.shape[1]
         return np.einsum("ki,kdle,lj->idje", basis, blocks, basis, optimize=True).reshape(J * D, J * D)
 
+    def of_contrasts(self, basis: np.ndarray) -> PriorOfContrasts:
+        return _of_contrasts(self, basis)
+
 
 def _without_diagonals(blocks: np.ndarray) -> np.ndarray:
     """Matrices (K, D', D') with zeros on their diagonals."""
     i = np.arange(blocks.shape[1])
     blocks[:, i, i] = 0.0
     return blocks
+
+
+def _of_contrasts(prior: Precision, basis: np.ndarray) -> PriorOfContrasts:
+    """The prior of contrasts, by elimination of what all classes share."""
+    K = len(basis)
+    R = prior.matrix(np.column_stack([basis, np.ones(K)]))
+    D = len(R) // K
+    contrast, shared = slice(0, len(R) - D), slice(len(R) - D, None)
+    tilt = -np.linalg.solve(R[shared, shared], R[shared, contrast])
+    marginal = R[contrast, contrast] + R[contrast, shared] @ tilt
+    return PriorOfContrasts(0.5 * (marginal + marginal.T), R[shared, shared] / K, tilt)

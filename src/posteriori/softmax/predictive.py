@@ -11,8 +11,8 @@ from scipy.special import expit, ndtri
 from posteriori.decision.uncertainty import entropy
 from posteriori.maths.integrals import expected_softmax, log_expected_softmax, softmax_at_nodes
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
-from posteriori.rows.blocks import kernel
-from posteriori.rows.products import logits
+from posteriori.rows.blocks import Sums, kernel
+from posteriori.rows.products import add_intercept, as_dense, contract, logits
 from posteriori.softmax.fitted import FittedSoftmax
 from posteriori.softmax.posterior import Posterior
 
@@ -20,6 +20,7 @@ __all__ = [
     "PREDICTIVES",
     "drawn",
     "drawn_moments",
+    "effect_slopes",
     "entropies",
     "latent_covariances",
     "latent_means",
@@ -29,7 +30,11 @@ __all__ = [
     "quasi",
     "quasi_nodes",
     "sampled",
+    "weighted_sums",
 ]
+
+_EFFECT_VALUES = 1 << 22
+"""Values of effects made at once."""
 
 
 def latent_means(X: Any, posterior: Posterior, offset: np.ndarray) -> np.ndarray:
@@ -87,14 +92,58 @@ def drawn(X: Any, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
 
 
 @kernel(reads_labels=False)
-def drawn_moments(X: Any, Y: Any, c: Any, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
-    """sum_n of p_n, and of p_n p_n^T, for each of S draws: (S, K, 1 + K)."""
+def drawn_moments(X: Any, Y: Any, c: np.ndarray | None, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """sum_n of c_n p_n, and of c_n p_n p_n^T, for each of S draws: (S, K, 1 + K)."""
     out = np.empty((len(thetas), offset.size, 1 + offset.size))
     for s, theta in enumerate(thetas):
         P = plugin(X, theta, offset, False)
-        out[s, :, 0] = P.sum(axis=1)
-        out[s, :, 1:] = P @ P.T
+        R = P if c is None else P * c
+        out[s, :, 0] = R.sum(axis=1)
+        out[s, :, 1:] = R @ P.T
     return out
+
+
+@kernel(reads_labels=False)
+def effect_slopes(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, offset: np.ndarray) -> Sums:
+    r"""sum_n c_n, sum_n c_n d p_nk / d x_nd (K, D), and the slopes of the latter, (K, D, K, D').
+
+    With A_{nkd} = d p_{nk} / d x_{nd} = p_{nk} (w_{kd} - sum_j p_{nj} w_{jd}) and z_n = [x_n, 1]
+
+    .. math:: \frac{\partial A_{nkd}}{\partial\theta_{lm}} = (1_{k=l} - p_{nl})\, A_{nkd} z_{nm}
+              - p_{nk} A_{nld} z_{nm} + 1_{d=m}\, p_{nk} (1_{k=l} - p_{nl}).
+    """
+    K, width = theta.shape
+    D = X.shape[1]
+    W = theta[:, :D]
+    total, effects, slopes = 0.0, np.zeros((K, D)), np.zeros((K, D, K, width))
+    mixing = np.zeros((K, K))
+    step = max(1, _EFFECT_VALUES // (K * width))
+    for start in range(0, X.shape[0], step):
+        rows = slice(start, min(X.shape[0], start + step))
+        P = logits(X[rows], theta) + offset[:, None]
+        softmax_in_place(P)
+        weights = np.ones(P.shape[1]) if c is None else c[rows]
+        Z = as_dense(X[rows])
+        Z = add_intercept(Z) if width > D else Z
+        A = (P * weights)[:, None, :] * (W[:, :, None] - (P.T @ W).T)  # (K, D, n)
+        total += float(weights.sum())
+        effects += A.sum(axis=2)
+        crossed = A.reshape(K * D, -1) @ (P[:, :, None] * Z).transpose(1, 0, 2).reshape(len(Z), -1)
+        crossed = crossed.reshape(K, D, K, width)  # sum_n A_nkd p_nl z_nm
+        slopes -= crossed + crossed.transpose(2, 1, 0, 3)
+        slopes[np.arange(K), :, np.arange(K)] += A @ Z
+        mixing -= (P * weights) @ P.T
+        mixing[np.diag_indices(K)] += P @ weights
+    d = np.arange(D)
+    slopes[:, d, :, d] += mixing
+    return Sums((total, effects, slopes))
+
+
+@kernel(reads_labels=False)
+def weighted_sums(X: Any, Y: Any, c: np.ndarray | None) -> Sums:
+    """sum_n c_n and sum_n c_n x_n, (D,)."""
+    weights = np.ones(X.shape[0]) if c is None else c
+    return Sums((float(weights.sum()), contract(weights[None], X, False)[0]))
 
 
 def probit(X: Any, posterior: Posterior, offset: np.ndarray, log: bool) -> np.ndarray:

@@ -21,6 +21,10 @@ WEAK = 1.0 / 2.5**2
 """Precision of the logit of the mean row where the user gives none: probabilities from 0.01 to 0.99 are all likely."""
 
 
+_STRONGEST = 1e150
+"""The precision up to which columns in tiny units are scaled: its square is still a number."""
+
+
 WEAKEST = 1.0 / 20.0**2
 """The least such precision that the evidence may choose: a mean row far from some class has a large logit."""
 
@@ -38,7 +42,7 @@ class Prior(Protocol):
 
     @property
     def note(self) -> str:
-        """Text that is added to the description of the prior, such as how it was chosen."""
+        """Text that is added to the description of a Gaussian prior, or that is all the description of another."""
 
     def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
         """The coordinates of a fit that this prior needs."""
@@ -69,7 +73,9 @@ class PriorInCoordinates:
         K, width = self.precision.diagonal.shape
         mean: Any = 0.0 if self.mean is None else coordinates.outward(self.mean)
         if isinstance(self.precision, DiagonalPrecision):
-            weights = self.precision.values[:, :D] * np.asarray(coordinates.unit) ** 2
+            with np.errstate(over="ignore", under="ignore"):
+                weights = self.precision.values[:, :D] * coordinates.unit * coordinates.unit
+            weights = np.clip(weights, np.finfo(float).tiny, np.finfo(float).max)  # as near as numbers come
             weak = float(self.precision.values[0, D]) if width > D else None
             same = bool(np.allclose(weights, weights.flat[0], rtol=1e-12, atol=0.0))
             return GaussianPrior(mean, float(weights.flat[0]) if same else weights, weak)
@@ -138,7 +144,11 @@ class GaussianPrior(Parameters):
 
     def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
         """Standardised columns if it is stated for them; the intercepts' part is about the mean row in any case."""
-        return CoordinateRule(scaled=bool(self.autoscale), shift_allowed=has_intercept)
+        if self.autoscale:
+            return CoordinateRule(scaled=True, shift_allowed=has_intercept)
+        factors = self.precision if isinstance(self.precision, tuple) else (self.precision,)
+        strongest = np.prod([np.abs(finite_numbers("precision", each)).max(initial=0.0) for each in factors])
+        return CoordinateRule(scaled=False, shift_allowed=has_intercept, largest_scale=_largest_scale(strongest))
 
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The mode under this prior."""
@@ -161,10 +171,11 @@ class GaussianPrior(Parameters):
         if given.ndim == 0 or given.shape == (K, D):
             if not (given > 0).all():
                 raise ValueError(
-                    f"The prior's precision is {self.precision!r}: it must be positive. For a flat prior use "
-                    "SoftmaxRegression(alpha=0), or prior='jeffreys'."
+                    f"The prior's precision is {self.precision!r}: it must be positive. For maximum likelihood use "
+                    "prior='flat' or SoftmaxRegression(alpha=0), for a flat prior that stays finite prior='jeffreys'."
                 )
             values = per_coefficient(given, unit, weak if has_intercept else None, (K, D))
+            values = np.maximum(values, np.finfo(float).tiny)  # of values beyond 1e150: nothing, but still proper
             return DiagonalPrecision(values, coordinates.centre if has_intercept else None)
         if given.shape == (K * width, K * width):
             require_spd("precision", given)
@@ -251,7 +262,9 @@ class RidgePenalty:
     def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
         """The data's own units; columns may be moved only if no prior holds the intercepts where they are."""
         free = has_intercept and self._intercept_precision(self.weights) == 0.0
-        return CoordinateRule(scaled=False, shift_allowed=free, keep_constant=True)
+        return CoordinateRule(
+            scaled=False, shift_allowed=free, keep_constant=True, largest_scale=_largest_scale(self.weights)
+        )
 
     def require_shape(self, K: int, D: int) -> None:
         """Raise unless alpha is one number, or one for each of K classes and D features."""
@@ -309,11 +322,17 @@ def per_coefficient(
     """
     K, D = shape
     values = np.empty((K, D + (intercept is not None)))
-    with np.errstate(under="ignore"):
-        values[:, :D] = weights * unit**2
+    with np.errstate(over="ignore", under="ignore"):
+        values[:, :D] = weights * unit * unit
     if intercept is not None:
         values[:, D] = intercept
     return values
+
+
+def _largest_scale(precisions: np.ndarray) -> float:
+    """The factor by which columns may be multiplied so that precisions, times its square, stay numbers."""
+    strongest = float(np.max(precisions, initial=0.0))
+    return float(np.sqrt(_STRONGEST) / np.sqrt(strongest)) if strongest > 0 else np.inf
 
 
 def _alpha_shape(alpha: np.ndarray, here: str) -> str:

@@ -24,7 +24,7 @@ def progress(verbose: int, blocks: Blocks) -> Iterator[Callable[[int, Iterate], 
     start = perf_counter()
 
     def line(i: int, now: Iterate) -> str:
-        gap = "" if now.gap is None else f"  gap {now.gap:.1e}"
+        gap = "" if now.estimate is None else f"  gap {now.estimate:.1e}"
         return (
             f"iteration {i}  objective {now.objective:.9g}{gap}  "
             f"{blocks.n_passes} passes  {perf_counter() - start:.1f} s"

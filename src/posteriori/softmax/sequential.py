@@ -16,6 +16,9 @@ _ROWS_AT_ONCE = 4096
 _VALUES_AT_ONCE = 1 << 20
 """Rows and values made dense, and float64, together."""
 
+_LARGEST = 1e100
+"""The largest value whose square, summed over rows, keeps its digits."""
+
 
 class Sequential:
     """Parameters, running moments of the features, and how much has been seen.
@@ -50,6 +53,7 @@ class Sequential:
         for start in range(0, X.shape[0], at_once):
             rows = slice(start, start + at_once)
             block = np.asarray(as_dense(X[rows]), dtype=np.float64)
+            _require_moderate(block)
             self.moments.add(block, weights[rows])
             self._steps(block, target.one_hot(rows), weights[rows])
 
@@ -85,3 +89,14 @@ class Sequential:
             theta = shrunk(theta, rate * c / self.n_rows, self.precision, mean, variance)
             self.average.add(theta)
         self._last = theta
+
+
+def _require_moderate(X: np.ndarray) -> None:
+    """Raise if squares of values would lose their digits: steps follow running moments, in the units of the rows."""
+    largest = np.abs(X).max(axis=0, initial=0.0)
+    if largest.max(initial=0.0) > _LARGEST:
+        d = int(largest.argmax())
+        raise ValueError(
+            f"Column {d} (counted from 0) holds values up to {largest[d]:.3g}: partial_fit takes values up to "
+            f"{_LARGEST:g}. Divide the column by a constant, or use fit."
+        )

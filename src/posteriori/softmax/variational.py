@@ -72,7 +72,7 @@ def variational(
     """
     nodes = normal_nodes(problem.shape[0] - 1, n_nodes)
     posterior, H = full_posterior(problem, theta, H_lik), H_lik
-    R = problem.prior.matrix(posterior.basis)
+    R = problem.prior.of_contrasts(posterior.basis).precision
     log_det_R = float(np.linalg.slogdet(R)[1])
     now = _terms(problem, posterior, R, log_det_R, nodes)
     rho, idle, n_iter = 1.0, 0, 1

@@ -16,6 +16,9 @@ from posteriori.solvers.solver import Solver
 
 __all__ = ["Automatic"]
 
+_TINY = np.finfo(float).tiny
+_LEAST_TOL = 1e-16
+"""The tolerance that L-BFGS can hope for, where the user asks for none."""
 _GROWTH = 32
 """Factor by which one sample is larger than the one before."""
 
@@ -81,11 +84,11 @@ def _quasi_newton(
     for now in LBFGS().steps(problem, theta, 0.3 * tol, precondition):
         yield now
         theta = now.theta
-        gaps.append((now.gap or 0.0) / abs(now.objective))
+        gaps.append(max(now.estimate or 0.0, 0.0) / max(abs(now.objective), _TINY))
         if gaps[-1] <= 0.3 * tol:
             break
         if len(gaps) > 20:
-            speed = np.log(max(gaps[-12:-6]) / max(gaps[-6:])) / 6
-            if np.log(max(gaps[-6:]) / tol) > patience * speed:
+            before, after = max(*gaps[-12:-6], _TINY), max(*gaps[-6:], _TINY)
+            if np.log(after / max(tol, _LEAST_TOL)) > patience * (np.log(before) - np.log(after)) / 6:
                 break
     return theta

@@ -70,7 +70,7 @@ class GradientDescent(Solver):
                     gap = newton_decrement(problem, theta, gradient)
                     yield Iterate(theta, value, gradient, gap)
                     return Status.CONVERGED if gap <= tol * abs(value) else Status.ITERATION_LIMIT
-                eta = float(np.linalg.norm(found[0] - theta) / np.linalg.norm(gradient))
+                eta = float(np.abs(found[0] - theta).max() / np.abs(gradient).max())
                 theta, value, gradient = found
             else:
                 eta_t = eta if self.schedule == "fixed" else eta / (1.0 + self.decay * t)

@@ -64,7 +64,7 @@ class LBFGS(Solver):
         for i in count(1):
             direction = -metric.inverse_hessian(gradient)
             gap = -0.5 * float(np.vdot(gradient, direction))
-            yield Iterate(theta, value, gradient, gap)
+            yield Iterate(theta, value, gradient, rough=gap)
             if gap <= target * abs(value):
                 gap = newton_decrement(problem, theta, gradient)
                 yield Iterate(theta, value, gradient, gap)

@@ -16,15 +16,33 @@ from posteriori.solvers.problem import CurvedProblem
 from posteriori.solvers.solution import Iterate, Status, Steps
 from posteriori.solvers.solver import Solver
 
-__all__ = ["Newton", "ends_with_a_full_step", "forms_hessian", "newton_decrement", "newton_direction", "newton_step"]
+__all__ = [
+    "Newton",
+    "affords_hessian",
+    "ends_with_a_full_step",
+    "forms_hessian",
+    "newton_decrement",
+    "newton_direction",
+    "newton_step",
+]
 
 EXACT_PARAMETERS = 100
 """Up to this many parameters "auto" forms the Hessian: it costs less than the products it saves."""
 EXACT_FLOPS = 2e7
+AFFORDABLE_PARAMETERS = 2000
+_AFFORDABLE_FLOPS = 4e9
+"""Limits of a Hessian that is formed where much depends on it, or where products have failed."""
+_FEWEST_PRODUCTS, _FEWEST_HESSIANS = 2000, 60
+_MOST_FLOPS = 6e10
+"""A solve gives up after these many operations, some ten seconds, if it has made so many products or Hessians."""
+_OVERHEAD = 4e5
+"""Operations that a product costs however small it is."""
 _THOROUGH = 1e7
 """Parameters times rows up to which a last step is taken, and solved for to many digits: it costs little."""
 _ROUNDING = 1e-15
 """Share of J below which a decrement says nothing."""
+_NEGLIGIBLE = 1e-13
+"""Share of a feature's curvature below which its prior counts as flat."""
 _LAST_STEPS = 4
 """Steps still taken once separation is proven, so that the parameters returned do separate the classes."""
 
@@ -63,16 +81,17 @@ class Newton(Solver):
     ) -> Steps:
         """Iterate from theta until the decrement is within tol * |J|; where that is cheap, end with a full step."""
         exact = forms_hessian(problem) if self.exact is None else self.exact
-        directions = _Directions(problem, precondition or Precondition(problem), exact, self.max_products)
+        directions = _Directions(
+            problem, precondition or Precondition(problem), exact, self.max_products, may_switch=self.exact is None
+        )
         now = NewtonPoint(theta, *problem.value_gradient(theta))
         if not np.isfinite(now.value):
             yield Iterate(*now)
-        thorough = exact or ends_with_a_full_step(problem)
         rtol, gap_before, n_left = 0.3, np.inf, None
         while True:
             step = directions.at(now, rtol, 0.05 * tol)
             gap = step.decrement
-            yield Iterate(*now, gap)
+            yield Iterate(*now, gap if directions.certifies and not step.flat else None, gap)
             if n_left is None and problem.certificate.separated(now.theta, step.direction) is not None:
                 n_left = _LAST_STEPS
             if n_left is not None:  # the optimum lies at infinity: a few steps towards it, and no more
@@ -80,12 +99,12 @@ class Newton(Solver):
                 if n_left == 0:
                     return Status.SEPARATED
             elif gap <= max(tol, _ROUNDING) * abs(now.value):
-                ended, now = yield from _end(directions, now, step, thorough)
+                ended, now = yield from _end(directions, now, step)
                 if ended:
                     return Status.CONVERGED
                 gap_before = gap
                 continue
-            found = directions.descend(now, step.direction)
+            found = None if directions.exhausted else directions.descend(now, step.direction)
             if found is None:
                 return Status.ITERATION_LIMIT if n_left is None else Status.SEPARATED
             now = found
@@ -108,18 +127,54 @@ class _Directions:
     precondition: Precondition
     exact: bool
     max_products: int
+    may_switch: bool = False
+    """Whether the Hessian may take over once products have cost far more than it would."""
+    n_products: int = 0
+    n_hessians: int = 0
+    flops: float = 0.0
+
+    @property
+    def thorough(self) -> bool:
+        """Whether the last step is taken too."""
+        return self.exact or ends_with_a_full_step(self.problem)
+
+    @property
+    def certifies(self) -> bool:
+        """Whether decrements may be relied on: products may miss what the Hessian itself would show."""
+        return self.exact or not forms_hessian(self.problem)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether so much work was done that more of it is not worth it."""
+        many = self.n_products > _FEWEST_PRODUCTS or self.n_hessians > _FEWEST_HESSIANS
+        return many and self.flops > _MOST_FLOPS
+
+    @property
+    def _size(self) -> int:
+        return self.problem.shape[0] * self.problem.shape[1]
+
+    def _switch(self) -> None:
+        """Go over to the Hessian when products have cost ten times as much."""
+        if self.may_switch and self.flops > 10.0 * self._flops_of_hessian and affords_hessian(self.problem):
+            self.exact = True
+
+    @property
+    def _flops_of_hessian(self) -> float:
+        return self._size**2 * (self.problem.n_rows + self._size / 3.0)
 
     def at(self, now: NewtonPoint, rtol: float, enough: float) -> NewtonStep:
         """The step from a point; `rtol` and `enough` are those of conjugate gradients, `enough` in units of |J|."""
         if self.exact:
             step = newton_step(self.problem, now.theta, now.gradient)
+            self.n_hessians += 1
+            self.flops += self._flops_of_hessian
         else:
             step = self._by_products(now, rtol, enough)
         if not step.flat:
             return step
         # so far out that the curvature says nothing
         safe = self.precondition.safe()(now.gradient)
-        return NewtonStep(-safe, 0.5 * float(np.vdot(now.gradient, safe)), 1)
+        return NewtonStep(-safe, 0.5 * float(np.vdot(now.gradient, safe)), 1, flat=True)
 
     def full_step(self, now: NewtonPoint, step: NewtonStep) -> tuple[NewtonPoint, float] | None:
         """The step solved to many digits and taken, and the decrement left there; None if J cannot fall any more."""
@@ -150,21 +205,25 @@ class _Directions:
             *_noise(self.problem, now.value, now.gradient),
         )
         self.precondition.count_products(step.n_products, rtol)
+        self.n_products += step.n_products
+        self.flops += step.n_products * (4.0 * self.problem.n_rows * self._size + _OVERHEAD)
+        self._switch()
         return step
 
 
 def _end(
-    directions: _Directions, now: NewtonPoint, step: NewtonStep, thorough: bool
+    directions: _Directions, now: NewtonPoint, step: NewtonStep
 ) -> Generator[Iterate, None, tuple[bool, NewtonPoint]]:
     """End where the decrement is within the tolerance, after one more step if that is cheap: whether it ended, where.
 
     A step that leaves much of the decrement was not an end but one of many along a tail of the likelihood.
     """
-    found = directions.full_step(now, step) if thorough else None
+    found = directions.full_step(now, step) if directions.thorough else None
     if found is None:
         return True, now
     now, left = found
-    yield Iterate(*now, min(step.decrement, left))
+    gap = min(step.decrement, left)
+    yield Iterate(*now, gap if directions.certifies else None, gap)
     return left <= max(0.05 * step.decrement, _ROUNDING * abs(now.value)), now
 
 
@@ -199,6 +258,12 @@ def forms_hessian(problem: CurvedProblem) -> bool:
     return size <= EXACT_PARAMETERS and problem.n_rows * size * size <= EXACT_FLOPS
 
 
+def affords_hessian(problem: CurvedProblem) -> bool:
+    """Whether the Hessian can be formed and factored in about a second."""
+    size = problem.shape[0] * problem.shape[1]
+    return size <= AFFORDABLE_PARAMETERS and problem.n_rows * size * size <= _AFFORDABLE_FLOPS
+
+
 def ends_with_a_full_step(problem: CurvedProblem) -> bool:
     """Whether a last step, beyond the tolerance, costs almost nothing."""
     return problem.shape[0] * problem.shape[1] * problem.n_rows <= _THOROUGH
@@ -208,10 +273,11 @@ def newton_step(problem: CurvedProblem, theta: np.ndarray, gradient: np.ndarray)
     """-H^{-1} g from the Hessian itself, and the decrement 1/2 g^T H^{-1} g."""
     H = problem.hessian(theta)
     K, D = problem.shape
-    flat = problem.precision.sum(axis=0) == 0
+    curvature = H.diagonal().reshape(K, D).mean(axis=0)
+    flat = problem.precision.mean(axis=0) <= _NEGLIGIBLE * curvature
     if flat.any():
         # one vector added to every class changes nothing there: any curvature along it will do
-        tau = np.where(flat, np.maximum(H.diagonal().reshape(K, D).mean(axis=0), np.finfo(float).tiny), 0.0)
+        tau = np.where(flat, np.maximum(curvature, np.finfo(float).tiny), 0.0)
         i = np.arange(D)
         H.reshape(K, D, K, D)[:, i, :, i] += tau[:, None, None]
     solve = factored_spd(H)

@@ -18,6 +18,8 @@ __all__ = ["Precondition", "Preconditioner", "class_blocks", "kronecker"]
 
 Preconditioner = Callable[[np.ndarray], np.ndarray]
 
+_NEGLIGIBLE = 1e-13
+"""Share of a feature's curvature below which its prior counts as flat."""
 _BLOCK_BYTES = 400 << 20
 """Most memory for class blocks."""
 _FIRST_COST = 6.0
@@ -50,6 +52,7 @@ def kronecker(
     # the null direction is made the last eigenvector, with an eigenvalue beyond all others
     eigenvalues, Q = np.linalg.eigh(A / max(np.trace(A), np.finfo(float).tiny) + 2.0 / len(A))
     eigenvalues = np.maximum(eigenvalues[:-1], 1e-8 * max(eigenvalues[-2], np.finfo(float).tiny))
+    held = prior > _NEGLIGIBLE * eigenvalues[-1] * diagonal
     inverses = np.stack([inverse_spd(v * G + np.diag(prior[lead])) for v in eigenvalues])
     others = None
     if lead.size < prior.size:
@@ -59,7 +62,7 @@ def kronecker(
     def apply(R: np.ndarray) -> np.ndarray:
         Z = Q.T @ R
         led = np.matmul(inverses, Z[:-1, lead, None])[:, :, 0]
-        Z[-1] = _prior_only(Z[-1], prior)
+        Z[-1] = _prior_only(Z[-1], prior, held)
         if others is not None:
             Z[:-1] *= others
         Z[:-1, lead] = led
@@ -71,25 +74,28 @@ def kronecker(
 def class_blocks(blocks: np.ndarray, precision: np.ndarray) -> Preconditioner:
     """Inverse of the Hessian's diagonal blocks (K, D, D) + prior, applied across the null direction."""
     inverses = np.stack([inverse_spd(B + np.diag(a)) for B, a in zip(blocks, precision, strict=True)])
-    return _across(lambda R: np.matmul(inverses, R[:, :, None])[:, :, 0], precision)
+    diagonal = np.einsum("kdd->kd", blocks).mean(axis=0)
+    return _across(lambda R: np.matmul(inverses, R[:, :, None])[:, :, 0], precision, diagonal)
 
 
-def _across(apply: Preconditioner, precision: np.ndarray) -> Preconditioner:
+def _across(apply: Preconditioner, precision: np.ndarray, diagonal: np.ndarray) -> Preconditioner:
     """A preconditioner that applies `apply` to deviations from the mean over classes, the prior alone to the mean."""
     prior = precision.mean(axis=0)
+    held = prior > _NEGLIGIBLE * diagonal
 
     def across(R: np.ndarray) -> np.ndarray:
         mean = R.mean(axis=0)
         Z = apply(R - mean)
         Z -= Z.mean(axis=0)
-        Z += _prior_only(mean, prior)
+        Z += _prior_only(mean, prior, held)
         return Z
 
     return across
 
 
-def _prior_only(r: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    return np.divide(r, prior, out=np.zeros_like(r), where=prior > 0)
+def _prior_only(r: np.ndarray, prior: np.ndarray, held: np.ndarray) -> np.ndarray:
+    """r over the prior's precision; 0 where that is nothing beside the curvature, and r is rounding."""
+    return np.divide(r, prior, out=np.zeros_like(r), where=held)
 
 
 class Precondition:

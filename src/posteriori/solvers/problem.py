@@ -83,6 +83,9 @@ class PriorPrecision(Protocol):
     def matrix(self, basis: np.ndarray) -> np.ndarray:
         """(Q kron I)^T R (Q kron I)."""
 
+    def of_contrasts(self, basis: np.ndarray) -> Any:
+        """The prior of contrasts Q (K, K - 1), and of what is left."""
+
     def times(self, V: np.ndarray) -> np.ndarray:
         """R V."""
 

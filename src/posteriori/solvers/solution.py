@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -32,7 +32,14 @@ class Iterate(NamedTuple):
     objective: float
     gradient: np.ndarray
     gap: float | None = None
-    """Estimate of J - J* here, where the solver has one."""
+    """J - J* here as Newton's equation estimates it, where the solver has solved it."""
+    rough: float | None = None
+    """The solver's own cheaper estimate of J - J*, which certifies nothing."""
+
+    @property
+    def estimate(self) -> float | None:
+        """The better of the two."""
+        return self.rough if self.gap is None else self.gap
 
 
 Steps = Generator[Iterate, None, Status]
@@ -94,9 +101,9 @@ class Solution(FitRecord):
     gradient_norm : float
         Euclidean norm of its gradient.
     gap : float
-        Newton-decrement estimate 1/2 g^T H^{-1} g of J - J*.
+        Newton-decrement estimate 1/2 g^T H^{-1} g of J - J*; not negative, infinite where there is no estimate.
     gap_bound : float or None
-        Rigorous upper bound on J - J*, where one exists.
+        Rigorous upper bound on J - J*, where one exists; the rounding of the gradient is part of it.
     n_iter : int
     n_passes : float
         Passes over all rows, of any kind.
@@ -105,6 +112,13 @@ class Solution(FitRecord):
         Which classes are separated, and along which direction, when the status says so.
     seconds : float or None
         Time from the first iteration to the certificate.
+    tol : float or None
+        The tolerance that was asked for; None where it is not known, as in files of earlier versions.
+    rounding : float
+        The rounding error of J: no difference below it can be seen.
+
+    A record that says CONVERGED although the gap is above both tol * |J| and the rounding of J cannot be made: it is a
+    ValueError. `Solution.ended` lets the gap decide the status.
     """
 
     status: Status
@@ -117,6 +131,36 @@ class Solution(FitRecord):
     trace: list[TraceEntry] = field(repr=False)
     separation: Any = None
     seconds: float | None = field(default=None, repr=False, compare=False)
+    tol: float | None = field(default=None, repr=False)
+    rounding: float = field(default=0.0, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.tol is None:
+            return
+        if not self.gap >= 0:
+            raise ValueError(f"The gap J - J* cannot be {self.gap}: it is not negative.")
+        if self.converged and not self.gap <= _allowed(self.objective, self.tol, self.rounding):
+            raise ValueError(
+                f"A fit whose gap is {self.gap:.3g} has not converged: {self.tol:g} of J = {self.objective:.6g} was "
+                "asked for."
+            )
+
+    @classmethod
+    def ended(cls, status: Status, *, objective: float, gap: float, tol: float, rounding: float, **others: Any) -> Self:
+        """The record of a solve, whose status follows from the gap where its end leaves that open.
+
+        Only separation and interruption are facts of their own; whether it converged is not for the solver to say.
+        """
+        if status not in (Status.SEPARATED, Status.INTERRUPTED):
+            reached = gap <= _allowed(objective, tol, rounding)
+            stopped = Status.DIVERGED if status is Status.DIVERGED else Status.ITERATION_LIMIT
+            status = Status.CONVERGED if reached else stopped
+        return cls(status=status, objective=objective, gap=gap, tol=tol, rounding=rounding, **others)
+
+
+def _allowed(objective: float, tol: float, rounding: float) -> float:
+    """The gap up to which a fit has converged."""
+    return max(tol * abs(objective), rounding)
 
 
 @dataclass(frozen=True)
@@ -169,7 +213,7 @@ def run(
             except StopIteration as end:
                 status = end.value
                 break
-            trace.append(TraceEntry(now.objective, float(np.linalg.norm(now.gradient)), now.gap))
+            trace.append(TraceEntry(now.objective, float(np.linalg.norm(now.gradient)), now.estimate))
             if not np.isfinite(now.objective):
                 status = Status.DIVERGED
                 break

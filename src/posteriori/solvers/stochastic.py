@@ -19,6 +19,8 @@ from posteriori.solvers.solver import Solver
 
 __all__ = ["Averaged", "RunningMoments", "StochasticGradient", "row_curvature", "scaled_direction", "shrunk"]
 
+_LEAST_VARIANCE = 1e-200
+"""A feature of less variance counts as constant: one over it is hardly a number."""
 _SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda t: 1.0,
     "sqrt": lambda t: (1.0 + t) ** -0.5,
@@ -124,7 +126,7 @@ def row_curvature(problem: StochasticProblem, batch_size: int = 1) -> float:
 def scaled_direction(gradient: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """Minus the gradient, as a step in the weights of standardised features; constant features stay put."""
     D = mean.shape[0]
-    inverse = np.divide(1.0, variance, out=np.zeros_like(variance), where=variance > 0)
+    inverse = np.divide(1.0, variance, out=np.zeros_like(variance), where=variance > _LEAST_VARIANCE)
     if gradient.shape[1] == D:
         return -gradient * inverse
     out = np.empty_like(gradient)
@@ -146,7 +148,7 @@ def shrunk(
         return centre + shrunk(theta - centre, rate, precision, mean, variance)
     D = mean.shape[0]
     out = theta.copy()
-    out[:, :D] /= 1.0 + rate * precision[:, :D] / np.where(variance > 0, variance, np.inf)
+    out[:, :D] /= 1.0 + rate * precision[:, :D] / np.where(variance > _LEAST_VARIANCE, variance, np.inf)
     if theta.shape[1] > D:
         out[:, D] -= (out[:, :D] - theta[:, :D]) @ mean
         out[:, D] /= 1.0 + rate * precision[:, D]

@@ -14,9 +14,10 @@ from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.gaussian.densities import ClassDensities
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.importance import WeightedDraws
-from posteriori.softmax.posterior import DiagonalPosterior, FullPosterior, KroneckerPosterior, Posterior
+from posteriori.softmax.posterior import FullPosterior, Posterior
 from posteriori.softmax.predictive import quasi_nodes
 from posteriori.softmax.regression import SoftmaxRegression
+from posteriori.softmax.structured import DiagonalPosterior, KroneckerPosterior
 from posteriori.storage.onnx_graph import Value, import_onnx, log1p
 
 __all__ = ["CLASSIFIERS", "Outputs"]

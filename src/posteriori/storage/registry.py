@@ -45,6 +45,8 @@ class Stored:
     home: str
     kind: Kind
     attributes: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    """Attributes stored by "attributes" where they are not None, their default."""
     lean: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     prepare: Callable[[Any], Any] | None = None
     finish: Callable[[Any], Any] | None = None
@@ -212,6 +214,7 @@ def _parts() -> list[Stored]:
         Stored("Status", "posteriori.solvers.solution", "enum"),
         Stored("Solution", "posteriori.solvers.solution", "fields"),
         Stored("BayesianSolution", "posteriori.solvers.solution", "fields"),
+        Stored("FitStatistics", "posteriori.softmax.fitted", "fields"),
         Stored("TraceEntry", "posteriori.solvers.solution", "fields"),
         Stored("EvidencePoint", "posteriori.softmax.evidence", "fields"),
         Stored("SeparatedClasses", "posteriori.softmax.certificate", "fields"),
@@ -233,22 +236,27 @@ def _parts() -> list[Stored]:
         Stored("RunningMoments", "posteriori.solvers.stochastic", "fields"),
         # priors, posteriors
         Stored("GaussianPrior", "posteriori.softmax.priors", "fields"),
+        Stored("FlatPrior", "posteriori.softmax.flat", "fields"),
+        Stored("JeffreysPrior", "posteriori.softmax.jeffreys", "attributes"),
         Stored("NormalInverseWishartPrior", "posteriori.gaussian.niw", "fields"),
         Stored("RidgePrior", "posteriori.gaussian.niw", "fields"),
         Stored("DiagonalPrecision", "posteriori.softmax.precision", "fields"),
         Stored("KroneckerPrecision", "posteriori.softmax.precision", "fields"),
         Stored("MatrixPrecision", "posteriori.softmax.precision", "fields"),
         Stored("Coordinates", "posteriori.softmax.coordinates", "fields"),
-        Stored("FullPosterior", "posteriori.softmax.posterior", "attributes", ("mean", "basis", "common", "factor")),
+        Stored("FullPosterior", "posteriori.softmax.posterior", "attributes", ("mean", "basis", "common", "factor"),
+               optional=("tilt", "root", "limit")),
+        Stored("CovarianceInBasis", "posteriori.softmax.covariance", "attributes", ("mean", "inner", "basis"),
+               optional=("tilt", "free")),
         Stored(
             "KroneckerPosterior",
-            "posteriori.softmax.posterior",
+            "posteriori.softmax.structured",
             "attributes",
             ("mean", "levels", "latent_basis", "_log_det_common", "spread", "directions", "shrunk"),
         ),
         Stored(
             "DiagonalPosterior",
-            "posteriori.softmax.posterior",
+            "posteriori.softmax.structured",
             "attributes",
             ("mean", "precisions", "centre", "latent_basis"),
         ),

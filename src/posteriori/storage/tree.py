@@ -197,7 +197,8 @@ def _parts(value: Any, stored: Stored) -> dict[str, dict[str, Any]]:
         state = {name: item for name, item in vars(value).items() if name not in params}
         return {"params": params, "state": state if stored.lean is None else stored.lean(state)}
     if stored.kind == "attributes":
-        state = {name: getattr(value, name) for name in stored.attributes}
+        extra = [name for name in stored.optional if getattr(value, name) is not None]
+        state = {name: getattr(value, name) for name in (*stored.attributes, *extra)}
     else:
         state = {name: getattr(value, name) for name in _field_names(type(value))}
     return {"fields": state if stored.lean is None else stored.lean(state)}
@@ -343,7 +344,7 @@ class _Reader:
             vars(made).update(self._named(node, "state", stored))
         elif stored.kind == "attributes":
             state = self._named(node, "fields", stored)
-            if set(state) != set(stored.attributes):
+            if set(state) - set(stored.optional) != set(stored.attributes):
                 raise StorageError(f"{stored.name} needs {sorted(stored.attributes)}, and has {sorted(state)}")
             made = object.__new__(stored.type)
             vars(made).update(state)
