@@ -223,8 +223,9 @@ def test_rows_are_predicted_in_parts(folder, model, new, tmp_path, monkeypatch):
     table = pd.read_parquet(out)
     np.testing.assert_array_equal(table["prediction"], model.predict(new))
     np.testing.assert_allclose(table.iloc[:, 1:].to_numpy(float), model.predict_proba(new), rtol=1e-12)
-    new.assign(bill_length_mm=new["bill_length_mm"].where(new.index != 37, np.inf)).to_csv(tmp_path / "inf.csv")
-    assert "column 'bill_length_mm', row 37 " in fails("predict", folder / "penguins.model", tmp_path / "inf.csv")
+    infinite = new.assign(bill_length_mm=new["bill_length_mm"].where(new.index != 37, np.inf))
+    infinite.to_parquet(tmp_path / "inf.parquet")
+    assert "column 'bill_length_mm', row 37 " in fails("predict", folder / "penguins.model", tmp_path / "inf.parquet")
 
 
 def test_predict_from_standard_input_to_standard_output(folder, model, new):

@@ -1,0 +1,404 @@
+"""Columns of text: what they hold, seen in one pass, and the same text as numbers, booleans, dates or categories.
+
+A `Tally` counts how many values of a column each form can read. It is of bounded size and tallies merge, so that a file
+of any length is judged as a whole. `choose` makes one form of the tally, and `convert` reads text in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from posteriori.tables.text.forms import (
+    BOOLEAN,
+    CATEGORY,
+    COMMA,
+    DATES,
+    DECIMAL,
+    MISSING,
+    NOTHING,
+    POINT,
+    SIGNS,
+    SPELLED_BOOLEAN,
+    TIME,
+    WHOLE,
+    ZONED_DATES,
+    TextForm,
+    fits,
+)
+
+__all__ = ["LABEL", "ChosenForm", "Tally", "choose", "convert", "misfit_rows", "tally"]
+
+LABEL = "label"
+"""What `choose` may be told of a column of classes: numbers and booleans if all values are such, otherwise text."""
+
+_MOST_MISFITS = 0.1
+"""The greatest share of words among numbers or dates; with more of them the column is text."""
+_MOST_REFUSED = 0.5
+"""The greatest share of values that are not of the kind of the fit; with more of them the column is refused."""
+_MOST_EXAMPLES = 20
+_SILENT = {"None", "none", "NONE", "missing", "Missing"}
+"""Words that are missing values among numbers without being mentioned. In text they are words like others."""
+_NAMES = {
+    "WHOLE": WHOLE,
+    "DECIMAL": DECIMAL,
+    "POINT": POINT,
+    "COMMA": COMMA,
+    "BOOLEAN": BOOLEAN,
+    "SPELLED": SPELLED_BOOLEAN,
+    "TIME": TIME,
+    **{f"DATE {i}": form for i, form in enumerate(DATES)},
+    **{f"ZONED {i}": form for i, form in enumerate(ZONED_DATES)},
+}
+"""Forms that are counted."""
+_PLAIN = ("DECIMAL", "POINT")
+_WORDS = {"number": "numbers", "boolean": "booleans", "duration": "times", "date": "dates"}
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What was seen in a column of text.
+
+    Attributes
+    ----------
+    n_missing, n_values : int
+        Missing values, and all others.
+    fitting : Counter of str
+        How many values each form can read.
+    misfits : Counter of str
+        Some of the values that are not numbers, and how often they occur.
+    n_infinite, n_padded, n_digits, n_long : int
+        Infinite numbers; texts of digits only, those that begin with 0 although they have more digits, and those of
+        more than 18 digits.
+    widths : tuple of int
+        The least and the greatest length of texts of digits.
+    n_plus, n_minus : int
+        How often "+" and "-" stand alone.
+    """
+
+    n_missing: int = 0
+    n_values: int = 0
+    fitting: Counter[str] = field(default_factory=Counter)
+    misfits: Counter[str] = field(default_factory=Counter)
+    n_infinite: int = 0
+    n_padded: int = 0
+    n_digits: int = 0
+    n_long: int = 0
+    widths: tuple[int, int] = (1 << 30, 0)
+    n_plus: int = 0
+    n_minus: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.n_missing + other.n_missing,
+            self.n_values + other.n_values,
+            self.fitting + other.fitting,
+            Counter(dict((self.misfits + other.misfits).most_common(_MOST_EXAMPLES))),
+            self.n_infinite + other.n_infinite,
+            self.n_padded + other.n_padded,
+            self.n_digits + other.n_digits,
+            self.n_long + other.n_long,
+            (min(self.widths[0], other.widths[0]), max(self.widths[1], other.widths[1])),
+            self.n_plus + other.n_plus,
+            self.n_minus + other.n_minus,
+        )
+
+    @property
+    def coded(self) -> bool:
+        """Whether all values are codes: digits padded with zeros to one width, or too many digits for a number."""
+        if self.n_digits + self.n_long < self.n_values:
+            return False
+        padded = self.n_padded > 0 and (self.widths[0] == self.widths[1] or self.n_padded == self.n_values)
+        return padded or self.n_long > 0
+
+
+def tally(text: pa.Array) -> Tally:
+    """The tally of one array of text, in which missing values may be null already.
+
+    Examples
+    --------
+    >>> seen = tally(pa.array(["1", "2.5", "?", "unknown"]))
+    >>> seen.n_missing, seen.fitting["DECIMAL"], dict(seen.misfits)
+    (1, 2, {'unknown': 1})
+    """
+    return _tally_of_numbers(text) or _tally_of_levels(text)
+
+
+def _tally_of_numbers(text: pa.Array) -> Tally | None:
+    """The tally of a column of plain numbers, which are most of all columns; None if it is not one."""
+    n = len(text) - text.null_count
+    if n == 0:
+        return Tally(n_missing=len(text))
+    try:
+        pc.cast(text, pa.int64())
+        lengths = pc.min_max(pc.binary_length(text)).as_py()
+        zeros = pc.and_(pc.starts_with(text, "0"), pc.greater(pc.binary_length(text), 1))
+        if pc.any(zeros).as_py() or lengths["max"] > 18 or pc.any(pc.starts_with(text, "-0")).as_py():
+            return None
+        forms = Counter(dict.fromkeys(("WHOLE", "COMMA", *_PLAIN), n))
+        if lengths["max"] == 1:
+            forms["SPELLED"] = int(pc.sum(pc.is_in(text, value_set=pa.array(["0", "1"], text.type))).as_py())
+        signs = pc.any(pc.starts_with(text, "-")).as_py()
+        widths = (lengths["min"], lengths["max"])
+        return Tally(text.null_count, n, forms, n_digits=0 if signs else n, widths=widths)
+    except pa.ArrowInvalid:
+        pass
+    try:
+        values = pc.cast(text, pa.float64())
+    except pa.ArrowInvalid:
+        return None
+    if not pc.all(pc.is_finite(values)).as_py():
+        return None
+    return Tally(text.null_count, n, Counter(dict.fromkeys(_PLAIN, n)))
+
+
+def _tally_of_levels(text: pa.Array) -> Tally:
+    """The tally of any column: each of its distinct values is looked at once."""
+    encoded = _trimmed(text).dictionary_encode()
+    codes = encoded.indices.drop_null().to_numpy(zero_copy_only=False)
+    levels, counts = encoded.dictionary, np.bincount(codes, minlength=len(encoded.dictionary))
+
+    def total(mask: pa.Array | np.ndarray) -> int:
+        values = mask if isinstance(mask, np.ndarray) else mask.to_numpy(zero_copy_only=False)
+        return int(counts[values.astype(bool)].sum())
+
+    missing = pc.is_in(levels, value_set=pa.array(sorted(MISSING), levels.type))
+    signs = {mark: total(pc.equal(levels, mark)) for mark in "+-"}
+    present = ~missing.to_numpy(zero_copy_only=False)
+    levels, counts = levels.filter(pa.array(present)), counts[present]
+    found = _fitting(levels)
+    numbers = found["POINT"] | found["COMMA"]
+    digits = pc.match_substring_regex(levels, "^[0-9]{1,18}$")
+    lengths = pc.binary_length(levels.filter(digits))
+    widths = pc.min_max(lengths).as_py() if len(lengths) else {"min": 1 << 30, "max": 0}
+    words = np.flatnonzero(~numbers)
+    words = words[np.argsort(-counts[words], kind="stable")][:_MOST_EXAMPLES]
+    infinite = pc.is_inf(DECIMAL.parse(levels))
+    return Tally(
+        len(text) - int(counts.sum()),
+        int(counts.sum()),
+        Counter({name: total(mask) for name, mask in found.items()}),
+        Counter({levels[int(i)].as_py(): int(counts[i]) for i in words}),
+        total(pc.fill_null(infinite, False)),
+        total(pc.match_substring_regex(levels, "^0[0-9]{1,17}$")),
+        total(digits),
+        total(pc.match_substring_regex(levels, "^[0-9]{19,}$")),
+        (widths["min"], widths["max"]),
+        signs["+"],
+        signs["-"],
+    )
+
+
+def _fitting(levels: pa.Array) -> dict[str, np.ndarray]:
+    """Which of the values each form can read; forms for text that is not numbers are not asked about numbers."""
+    found = {name: fits(_NAMES[name], levels) for name in ("WHOLE", "DECIMAL", "POINT", "COMMA", "BOOLEAN", "SPELLED")}
+    rest = ~found["DECIMAL"]
+    others = levels.filter(pa.array(rest))
+    for name, form in _NAMES.items():
+        if name not in found:
+            found[name] = np.zeros(len(levels), dtype=bool)
+            if len(others):
+                found[name][rest] = fits(form, others)
+    return found
+
+
+def _trimmed(text: pa.Array) -> pa.Array:
+    return pc.utf8_trim_whitespace(text)
+
+
+class ChosenForm(NamedTuple):
+    """The form of a column, and sentences about it for the user; `refused` says why it cannot be read as asked."""
+
+    form: TextForm
+    notes: tuple[str, ...] = ()
+    refused: str | None = None
+
+
+def choose(
+    seen: Tally, *, kind: str | None = None, decimal_comma: bool = False, day_first: bool | None = None
+) -> ChosenForm:
+    """The form in which a column is read.
+
+    Parameters
+    ----------
+    seen : Tally
+    kind : str or None
+        The kind of the column in the fit, the name of a form, or "label"; None lets the values decide.
+    decimal_comma : bool
+        Whether 1,234 is less than two, where the column itself does not show it.
+    day_first : bool or None
+        Whether 03/04 is in April, where the column itself does not show it; None if nobody knows.
+
+    Returns
+    -------
+    ChosenForm
+    """
+    if kind == LABEL:
+        return _choose_label(seen)
+    if kind is not None and kind != "empty":
+        return _choose_known(seen, kind, decimal_comma, day_first)
+    if seen.n_values == 0:
+        return ChosenForm(SIGNS if seen.n_plus else NOTHING)
+    if seen.coded:
+        why = "more digits than a number can keep" if seen.n_long else "leading zeros"
+        return ChosenForm(CATEGORY, (f"holds codes ({why}) and is read as text",))
+    if seen.fitting["BOOLEAN"] == seen.n_values:
+        return ChosenForm(BOOLEAN)
+    best = max(
+        (
+            _best(seen, group, decimal_comma, day_first)
+            for group in ("number", "duration", "date", "date with time zone")
+        ),
+        key=lambda name: seen.fitting[name],
+    )
+    n_misfits = seen.n_values - seen.fitting[best]
+    if n_misfits > _MOST_MISFITS * seen.n_values or (_sign_levels(seen) and n_misfits):
+        return _text(seen, best, n_misfits)
+    return _with_notes(seen, best, n_misfits)
+
+
+def _choose_label(seen: Tally) -> ChosenForm:
+    """Classes: never dates, never words as missing values."""
+    if seen.n_values == 0:
+        return ChosenForm(SIGNS if seen.n_plus else NOTHING)
+    if not seen.coded:
+        for name in ("WHOLE", "DECIMAL", "BOOLEAN"):
+            if seen.fitting[name] == seen.n_values:
+                return ChosenForm(_NAMES[name])
+    return ChosenForm(SIGNS if _sign_levels(seen) else CATEGORY)
+
+
+def _choose_known(seen: Tally, kind: str, decimal_comma: bool, day_first: bool | None) -> ChosenForm:
+    """The form of a column whose kind is known from the fit."""
+    kind, _, detail = kind.partition(", ")
+    if kind == "category":
+        return ChosenForm(SIGNS if detail or _sign_levels(seen) else CATEGORY)
+    if kind == "boolean":
+        best = "SPELLED" if seen.fitting["SPELLED"] >= seen.fitting["POINT"] else "POINT"
+    else:
+        preferred = {"day first": True, "month first": False}.get(detail, day_first)
+        best = _best(seen, kind, decimal_comma or detail == "decimal comma", preferred)
+    n_misfits = seen.n_values - seen.fitting[best]
+    if n_misfits > _MOST_REFUSED * seen.n_values:
+        return ChosenForm(_NAMES[best], (), f"{_plural(_NAMES[best].kind)} expected as in the fit")
+    return _with_notes(seen, best, n_misfits)
+
+
+def _sign_levels(seen: Tally) -> bool:
+    return seen.n_plus > 0 and seen.n_minus > 0
+
+
+def _best(seen: Tally, kind: str, decimal_comma: bool, day_first: bool | None) -> str:
+    """The name of the form of this kind that can read most values; of equals, the one that is known to be used."""
+    if kind == "number":
+        return _best_number(seen, decimal_comma)
+    if kind == "duration":
+        return "TIME"
+    prefix = "DATE" if kind == "date" else "ZONED"
+    first, second = (1, 2) if day_first else (2, 1)
+    names = [f"{prefix} 0", f"{prefix} {first}", f"{prefix} {second}"]
+    return max(names, key=lambda name: seen.fitting[name])
+
+
+def _best_number(seen: Tally, decimal_comma: bool) -> str:
+    count = seen.fitting
+    people = max(count["POINT"], count["COMMA"])
+    if count["WHOLE"] == people:
+        return "WHOLE"
+    if count["DECIMAL"] == people:
+        return "DECIMAL"
+    comma = count["COMMA"] > count["POINT"] or (count["COMMA"] == count["POINT"] and decimal_comma)
+    return "COMMA" if comma else "POINT"
+
+
+def _text(seen: Tally, best: str, n_misfits: int) -> ChosenForm:
+    """Text, with a note where most of it is something else."""
+    form = SIGNS if _sign_levels(seen) else CATEGORY
+    if 2 * n_misfits > seen.n_values:
+        return ChosenForm(form)
+    kind = _plural(_NAMES[best].kind)
+    example = next(iter(seen.misfits), None)
+    such = "" if example is None or _NAMES[best].kind != "number" else f", such as {_shown(example)}"
+    return ChosenForm(form, (f"is read as text: {n_misfits} of its {seen.n_values} values are not {kind}{such}",))
+
+
+def _with_notes(seen: Tally, best: str, n_misfits: int) -> ChosenForm:
+    """The chosen form, and what the user should know of it."""
+    form, notes = _NAMES[best], []
+    if form is COMMA:
+        notes.append("is read with decimal commas (1,5 is one and a half)")
+    if form.kind.startswith("date") and ", " in form.name:
+        unclear = seen.fitting[best] == seen.fitting[best[:-1] + "12"[best.endswith("1")]]
+        order = form.name.partition(", ")[2]
+        notes.append(f"has dates that are read {order}{', which its values do not show' if unclear else ''}")
+    if seen.n_infinite and form.kind == "number":
+        notes.append(f"has {_count(seen.n_infinite, 'infinite number')}, taken as missing")
+    silent = sum(count for word, count in seen.misfits.items() if word in _SILENT)
+    if n_misfits > silent:
+        words = _counted_words(seen.misfits) if form.kind == "number" else ""
+        notes.append(
+            f"has {_count(n_misfits - silent, 'value')} that {'is' if n_misfits - silent == 1 else 'are'} not "
+            f"{_plural(form.kind)}, taken as missing{words}"
+        )
+    return ChosenForm(form, tuple(notes))
+
+
+def _counted_words(misfits: Counter[str], most: int = 3) -> str:
+    shown = [(word, count) for word, count in misfits.most_common() if word not in _SILENT]
+    words = [f"{_shown(word)} {'once' if count == 1 else f'{count} times'}" for word, count in shown[:most]]
+    return f": {', '.join(words)}{', ...' if len(shown) > most else ''}" if words else ""
+
+
+def _shown(word: str, most: int = 30) -> str:
+    return repr(word if len(word) <= most else f"{word[:most]}...")
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def _plural(kind: str) -> str:
+    return _WORDS.get(kind.partition(" ")[0], kind)
+
+
+def convert(form: TextForm, text: pa.Array) -> pa.Array:
+    """Text in the type of the form: null where it is missing, does not fit or is an infinite number.
+
+    Examples
+    --------
+    >>> convert(POINT, pa.array(["1,234.5", "15 %", "-", "inf"])).to_pylist()
+    [1234.5, 15.0, None, None]
+    """
+    if form is NOTHING:
+        return pa.nulls(len(text))
+    values = _cast(form, text)
+    if values is None:
+        encoded = _trimmed(text).dictionary_encode()
+        values = form.parse(encoded.dictionary).take(encoded.indices)
+    if pa.types.is_floating(form.type) and not pc.all(pc.is_finite(values)).as_py():
+        values = pc.if_else(pc.is_finite(values), values, pa.scalar(None, form.type))
+    return values
+
+
+def _cast(form: TextForm, text: pa.Array) -> pa.Array | None:
+    """Plain numbers, read by Arrow; None for anything else."""
+    if form.kind != "number" or form is COMMA:
+        return None
+    try:
+        return pc.cast(text, form.type)
+    except pa.ArrowInvalid:
+        return None
+
+
+def misfit_rows(form: TextForm, text: pa.Array) -> Iterable[int]:
+    """The numbers of the rows whose value the form cannot read."""
+    trimmed = _trimmed(text)
+    absent = pc.is_in(trimmed, value_set=pa.array([None, *sorted(MISSING)], trimmed.type))
+    unread = pc.and_(pc.is_null(form.parse(trimmed)), pc.invert(absent))
+    return np.flatnonzero(unread.to_numpy(zero_copy_only=False)).tolist()
