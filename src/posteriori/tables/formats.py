@@ -330,10 +330,11 @@ def _open_folder(path: str) -> Part:
         held = "is empty" if not files else f"has no Parquet files, but {Path(files[0]).name!r}"
         raise ValueError(f"{path} is a folder that {held}: name the files to read, for example {path}/*.csv.")
     with told(path):
-        dataset = ds.dataset(chosen, format="parquet", partitioning="hive", partition_base_dir=path)
+        layout = {"format": "parquet", "partitioning": "hive", "partition_base_dir": path}
+        dataset = ds.dataset(chosen, **layout)
         schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
         schema = pa.unify_schemas([dataset.schema, *schemas], promote_options="permissive")
-        return _dataset_part(path, dataset.replace_schema(schema), schema)
+        return _dataset_part(path, ds.dataset(chosen, schema=schema, **layout), schema)
 
 
 def _hidden(file: Path, folder: str) -> bool:

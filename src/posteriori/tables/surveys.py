@@ -132,7 +132,8 @@ def survey(parts: Sequence[Part], kinds: Mapping[str, str]) -> Survey:
     notes += [f"{found.part.label} has no rows." for found in counted if not found.n_rows]
     notes += _column_notes({name: choice.notes for name, choice in choices.items()})
     held = {i: found.held for i, found in enumerate(counted) if found.held is not None}
-    return Survey(parts, readings, n_rows, sum(found.n_bytes for found in counted), tuple(dict.fromkeys(notes)), held)
+    sizes = [_size(readings[name], n, found.n_rows) for found in counted for name, n in found.sizes.items()]
+    return Survey(parts, readings, n_rows, sum(sizes), tuple(dict.fromkeys(notes)), held)
 
 
 @dataclass
@@ -141,7 +142,8 @@ class _Counted:
 
     part: Part
     n_rows: int
-    n_bytes: int
+    sizes: dict[str, int]
+    """Bytes of each column."""
     tallies: dict[str, Tally]
     held: list[pa.RecordBatch] | None = None
 
@@ -149,7 +151,7 @@ class _Counted:
 def _count(part: Part) -> _Counted:
     """One pass over a part of text; a part in types of Arrow knows what it is."""
     if isinstance(part, ArrowPart):
-        return _Counted(part, part.n_rows, _estimated_bytes(part), {})
+        return _Counted(part, part.n_rows, _estimated_sizes(part), {})
     while True:
         try:
             return _count_text(part)
@@ -161,26 +163,28 @@ def _count(part: Part) -> _Counted:
 
 
 def _count_text(part: Part) -> _Counted:
-    found = _Counted(part, 0, 0, {name: Tally() for name in part.names}, [])
-    text_bytes = 0
+    found = _Counted(part, 0, dict.fromkeys(part.names, 0), {name: Tally() for name in part.names}, [])
     for batch in part.batches(part.names, _ROWS):
-        tallies = _per_column(lambda d, batch=batch: tally(batch.column(d)), batch.num_columns, batch.num_rows)
-        for name, seen in zip(part.names, tallies, strict=True):
+        columns = batch.columns
+        tallies = _per_column(lambda d, columns=columns: tally(columns[d]), len(columns), batch.num_rows)
+        for name, seen, column in zip(part.names, tallies, columns, strict=True):
             found.tallies[name] += seen
+            found.sizes[name] += column.nbytes
         found.n_rows += batch.num_rows
-        text_bytes += batch.nbytes
         if found.held is not None:
             found.held.append(batch)
-            if text_bytes > _HELD_BYTES:
+            if sum(found.sizes.values()) > _HELD_BYTES:
                 found.held = None
-    found.n_bytes = text_bytes
     return found
 
 
-def _estimated_bytes(part: ArrowPart, rows: int = 4096) -> int:
-    """The size of the first rows, as often as there are rows."""
+def _estimated_sizes(part: ArrowPart, rows: int = 4096) -> dict[str, int]:
+    """The sizes of the columns of the first rows, as often as there are rows."""
     first = next(iter(part.batches(part.names, rows)), None)
-    return 0 if first is None else int(part.n_rows * first.nbytes / first.num_rows)
+    if first is None:
+        return {}
+    more = part.n_rows / first.num_rows
+    return {name: int(more * column.nbytes) for name, column in zip(part.names, first.columns, strict=True)}
 
 
 def _per_column(task: Any, n_columns: int, n_rows: int) -> list[Any]:
@@ -238,6 +242,14 @@ def _reading(name: str, parts: Sequence[Part], choice: ChosenForm | None) -> _Re
     except pa.ArrowException:
         return _Reading(CATEGORY, pa.string())
     return _Reading(None, _readable_type(unified.field("x").type))
+
+
+def _size(reading: _Reading, text_bytes: int, n_rows: int) -> int:
+    """Bytes of a column in memory: numbers take fewer than their text."""
+    try:
+        return n_rows * reading.type.bit_width // 8
+    except ValueError:  # text, whose length varies
+        return text_bytes
 
 
 def _refusal(parts: Sequence[Part], name: str, choice: ChosenForm) -> str:

@@ -43,6 +43,7 @@ _MOST_MISFITS = 0.1
 _MOST_REFUSED = 0.5
 """The greatest share of values that are not of the kind of the fit; with more of them the column is refused."""
 _MOST_EXAMPLES = 20
+_TRIED = 100
 _SILENT = {"None", "none", "NONE", "missing", "Missing"}
 """Words that are missing values among numbers without being mentioned. In text they are words like others."""
 _NAMES = {
@@ -58,7 +59,7 @@ _NAMES = {
 }
 """Forms that are counted."""
 _PLAIN = ("DECIMAL", "POINT")
-_WORDS = {"number": "numbers", "boolean": "booleans", "duration": "times", "date": "dates"}
+_WORDS = {"number": "number", "boolean": "boolean", "duration": "time", "date": "date"}
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class Tally:
     n_minus: int = 0
 
     def __add__(self, other: Tally) -> Tally:
+        if not self.n_values + self.n_missing:
+            return other
         return Tally(
             self.n_missing + other.n_missing,
             self.n_values + other.n_values,
@@ -135,27 +138,32 @@ def _tally_of_numbers(text: pa.Array) -> Tally | None:
     n = len(text) - text.null_count
     if n == 0:
         return Tally(n_missing=len(text))
+    values = _cast(text, pa.float64())
+    if values is None or not pc.all(pc.less(pc.abs(values), 1e18)).as_py():  # infinite, or of too many digits
+        return None
+    if not pc.all(pc.equal(values, pc.floor(values))).as_py() or _cast(text, pa.int64()) is None:
+        return Tally(text.null_count, n, Counter(dict.fromkeys(_PLAIN, n)))
+    lengths = pc.binary_length(text)
+    least, greatest = pc.min_max(lengths).as_py().values()
+    if pc.any(pc.and_(pc.starts_with(text, "0"), pc.greater(lengths, 1))).as_py():
+        return None
+    forms = Counter(dict.fromkeys(("WHOLE", "COMMA", *_PLAIN), n))
+    if greatest == 1:
+        forms["SPELLED"] = int(pc.sum(pc.less(values, 2.0)).as_py())
+    negative = pc.any(pc.less(values, 0.0)).as_py()
+    return Tally(text.null_count, n, forms, n_digits=0 if negative else n, widths=(least, greatest))
+
+
+def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Plain numbers, read by Arrow; None if one of them is something else.
+
+    Arrow makes an error for every value that it cannot read, so that a few are tried first.
+    """
     try:
-        pc.cast(text, pa.int64())
-        lengths = pc.min_max(pc.binary_length(text)).as_py()
-        zeros = pc.and_(pc.starts_with(text, "0"), pc.greater(pc.binary_length(text), 1))
-        if pc.any(zeros).as_py() or lengths["max"] > 18 or pc.any(pc.starts_with(text, "-0")).as_py():
-            return None
-        forms = Counter(dict.fromkeys(("WHOLE", "COMMA", *_PLAIN), n))
-        if lengths["max"] == 1:
-            forms["SPELLED"] = int(pc.sum(pc.is_in(text, value_set=pa.array(["0", "1"], text.type))).as_py())
-        signs = pc.any(pc.starts_with(text, "-")).as_py()
-        widths = (lengths["min"], lengths["max"])
-        return Tally(text.null_count, n, forms, n_digits=0 if signs else n, widths=widths)
-    except pa.ArrowInvalid:
-        pass
-    try:
-        values = pc.cast(text, pa.float64())
+        pc.cast(text.slice(0, _TRIED), kind)
+        return pc.cast(text, kind)
     except pa.ArrowInvalid:
         return None
-    if not pc.all(pc.is_finite(values)).as_py():
-        return None
-    return Tally(text.null_count, n, Counter(dict.fromkeys(_PLAIN, n)))
 
 
 def _tally_of_levels(text: pa.Array) -> Tally:
@@ -287,7 +295,7 @@ def _choose_known(seen: Tally, kind: str, decimal_comma: bool, day_first: bool |
     n_misfits = seen.n_values - seen.fitting[best]
     if n_misfits > _MOST_REFUSED * seen.n_values:
         return ChosenForm(_NAMES[best], (), f"{_plural(_NAMES[best].kind)} expected as in the fit")
-    return _with_notes(seen, best, n_misfits)
+    return _with_notes(seen, best, n_misfits, remembered=bool(detail) and _NAMES[best].name.endswith(detail))
 
 
 def _sign_levels(seen: Tally) -> bool:
@@ -322,18 +330,19 @@ def _text(seen: Tally, best: str, n_misfits: int) -> ChosenForm:
     form = SIGNS if _sign_levels(seen) else CATEGORY
     if 2 * n_misfits > seen.n_values:
         return ChosenForm(form)
-    kind = _plural(_NAMES[best].kind)
+    kind = _NAMES[best].kind
     example = next(iter(seen.misfits), None)
-    such = "" if example is None or _NAMES[best].kind != "number" else f", such as {_shown(example)}"
-    return ChosenForm(form, (f"is read as text: {n_misfits} of its {seen.n_values} values are not {kind}{such}",))
+    such = "" if example is None or kind != "number" else f", such as {_shown(example)}"
+    wrong = f"{n_misfits} of its {seen.n_values} values {_are_not(n_misfits, kind)}"
+    return ChosenForm(form, (f"is read as text: {wrong}{such}",))
 
 
-def _with_notes(seen: Tally, best: str, n_misfits: int) -> ChosenForm:
-    """The chosen form, and what the user should know of it."""
+def _with_notes(seen: Tally, best: str, n_misfits: int, remembered: bool = False) -> ChosenForm:
+    """The chosen form, and what the user should know of it, unless it is `remembered` from the fit."""
     form, notes = _NAMES[best], []
-    if form is COMMA:
+    if form is COMMA and not remembered:
         notes.append("is read with decimal commas (1,5 is one and a half)")
-    if form.kind.startswith("date") and ", " in form.name:
+    if form.kind.startswith("date") and ", " in form.name and not remembered:
         unclear = seen.fitting[best] == seen.fitting[best[:-1] + "12"[best.endswith("1")]]
         order = form.name.partition(", ")[2]
         notes.append(f"has dates that are read {order}{', which its values do not show' if unclear else ''}")
@@ -342,10 +351,8 @@ def _with_notes(seen: Tally, best: str, n_misfits: int) -> ChosenForm:
     silent = sum(count for word, count in seen.misfits.items() if word in _SILENT)
     if n_misfits > silent:
         words = _counted_words(seen.misfits) if form.kind == "number" else ""
-        notes.append(
-            f"has {_count(n_misfits - silent, 'value')} that {'is' if n_misfits - silent == 1 else 'are'} not "
-            f"{_plural(form.kind)}, taken as missing{words}"
-        )
+        unread = n_misfits - silent
+        notes.append(f"has {_count(unread, 'value')} that {_are_not(unread, form.kind)}, taken as missing{words}")
     return ChosenForm(form, tuple(notes))
 
 
@@ -364,7 +371,11 @@ def _count(n: int, noun: str) -> str:
 
 
 def _plural(kind: str) -> str:
-    return _WORDS.get(kind.partition(" ")[0], kind)
+    return f"{_WORDS[kind.partition(' ')[0]]}s"
+
+
+def _are_not(n: int, kind: str) -> str:
+    return f"is not a {_plural(kind)[:-1]}" if n == 1 else f"are not {_plural(kind)}"
 
 
 def convert(form: TextForm, text: pa.Array) -> pa.Array:
@@ -377,23 +388,13 @@ def convert(form: TextForm, text: pa.Array) -> pa.Array:
     """
     if form is NOTHING:
         return pa.nulls(len(text))
-    values = _cast(form, text)
+    values = _cast(text, form.type) if form.kind == "number" and form is not COMMA else None
     if values is None:
         encoded = _trimmed(text).dictionary_encode()
         values = form.parse(encoded.dictionary).take(encoded.indices)
     if pa.types.is_floating(form.type) and not pc.all(pc.is_finite(values)).as_py():
         values = pc.if_else(pc.is_finite(values), values, pa.scalar(None, form.type))
     return values
-
-
-def _cast(form: TextForm, text: pa.Array) -> pa.Array | None:
-    """Plain numbers, read by Arrow; None for anything else."""
-    if form.kind != "number" or form is COMMA:
-        return None
-    try:
-        return pc.cast(text, form.type)
-    except pa.ArrowInvalid:
-        return None
 
 
 def misfit_rows(form: TextForm, text: pa.Array) -> Iterable[int]:

@@ -16,7 +16,14 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from posteriori.tables.text.forms import MISSING
-from posteriori.tables.text.headers import Record, aligned, is_data, is_number, repair_names, require_header
+from posteriori.tables.text.headers import (
+    Record,
+    aligned,
+    has_words_above_numbers,
+    is_number,
+    repair_names,
+    require_header,
+)
 
 __all__ = ["Dialect", "find_dialect", "larger", "ragged_line", "text_batches"]
 
@@ -87,6 +94,8 @@ def find_dialect(start: bytes, *, known: Collection[str] = (), encoding: str | N
     quote = _quote(text)
     asked, begin = _asked_delimiter(lines)
     begin += _comments(lines[begin:], quote)
+    given, lines = lines, [*lines]
+    lines[begin] = re.sub(r"^\s*#\s*", "", lines[begin])
     delimiter, loose = asked or _delimiter(lines[begin:], quote), False
     if delimiter is None:
         delimiter, loose = (_BLANK, True) if _blank_separated(lines[begin:], quote) else (",", False)
@@ -95,13 +104,12 @@ def find_dialect(start: bytes, *, known: Collection[str] = (), encoding: str | N
     records, ends = _records(lines[begin:], delimiter, quote, loose)
     if not records:
         raise ValueError("has no rows, only lines that are empty or comments")
-    if begin > 0:
+    if begin > (asked is not None):
         notes += (f"{begin} lines before the header are skipped" if begin > 1 else "the first line is skipped",)
-    records[0][0] = records[0][0].removeprefix("#").strip() if begin or len(records) > 1 else records[0][0]
     require_header(records, known, delimiter)
     names = repair_names(aligned(records))
     last = begin + ends[0]
-    head = sum(len(line.encode(found)) for line in lines[:last])
+    head = sum(len(line.encode(found)) for line in given[:last])
     longest = max((len(line) for line in lines), default=1)
     block = min(max(_LEAST_BLOCK, longest * _ROWS_OF_A_BLOCK), max(_LEAST_BLOCK * 16, longest * 4), _MOST_BLOCK)
     return Dialect(
@@ -221,22 +229,27 @@ def _comments(lines: Sequence[str], quote: str) -> int:
             rows, _ = _records(lines[count:], delimiter, quote, delimiter == _BLANK)
             above = lines[count - 1].lstrip().removeprefix("#").strip()
             names, _ = _records([above], delimiter, quote, delimiter == _BLANK)
-            if names and len(names[0]) == len(rows[0]) and is_data(rows) and not is_data(names + rows):
+            if (
+                names
+                and len(names[0]) == len(rows[0])
+                and has_words_above_numbers(names + rows) > has_words_above_numbers(rows)
+            ):
                 return count - 1
     return count
 
 
 def _delimiter(lines: Sequence[str], quote: str) -> str | None:
     """The mark that gives most records the same number of values, and more than one; None if there is none."""
-    best, score = None, (0.0, 1)
+    best, score = None, (0.0, False, 1)
     for mark in _MARKS:
         records, _ = _records(lines, mark, quote)
         if not records:
             continue
         width = Counter(map(len, records)).most_common(1)[0][0]
         alike = sum(abs(len(record) - width) <= (i == 0) for i, record in enumerate(records)) / len(records)
-        if width > 1 and (round(alike, 1), width) > score:
-            best, score = mark, (round(alike, 1), width)
+        quality = (round(alike, 1), len(records[0]) == width, width)
+        if width > 1 and quality > score:
+            best, score = mark, quality
     return best
 
 

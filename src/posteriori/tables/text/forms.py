@@ -93,6 +93,15 @@ def _matching(text: pa.Array, pattern: str, *, ignore_case: bool = False) -> pa.
     return pc.if_else(mask, text, pa.scalar(None, text.type))
 
 
+def _parsed_where(text: pa.Array, pattern: str, kind: pa.DataType, parse: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """What `parse` makes of the texts that match, null for the others: to match is quick, to take apart is not."""
+    mask = pc.fill_null(pc.match_substring_regex(text, pattern), False)
+    if not pc.any(mask).as_py():
+        return pa.nulls(len(text), kind)
+    found = mask.to_numpy(zero_copy_only=False)
+    return parse(text.filter(mask)).take(pa.array(np.cumsum(found) - 1, mask=~found))
+
+
 def _plain_minus(text: pa.Array) -> pa.Array:
     return pc.replace_substring(text, "−", "-")
 
@@ -115,15 +124,20 @@ def _decorated(text: pa.Array, *, point: str, thousands: str) -> pa.Array:
     """Numbers with currencies, percent signs and thousands separators; those that are plain are read as they are."""
     groups = rf"[1-9][0-9]{{0,2}}(?:[{thousands}'’{_BLANKS}][0-9]{{3}})+"
     core = rf"^(?:(?:{groups}|[0-9]+)(?:[{point}][0-9]*)?|[{point}][0-9]+)(?:[eE][+-]?[0-9]+)?$"
-    parts = pc.extract_regex(_plain_minus(text), _DECORATED)
-    fields = {name: pc.struct_field(parts, name) for name in ("open", "sign", "second", "core", "close")}
-    number = _matching(fields["core"], core)
-    number = pc.replace_substring_regex(number, rf"[{thousands}'’{_BLANKS}]", "")
-    values = pc.cast(pc.replace_substring(number, point, "."), pa.float64())
-    bracketed = pc.equal(fields["open"], "(")
-    minus = pc.or_(pc.or_(pc.equal(fields["sign"], "-"), pc.equal(fields["second"], "-")), bracketed)
-    values = pc.if_else(minus, pc.negate(values), values)
-    return pc.if_else(pc.equal(bracketed, pc.equal(fields["close"], ")")), values, pa.scalar(None, pa.float64()))
+
+    def parse(candidates: pa.Array) -> pa.Array:
+        parts = pc.extract_regex(candidates, _DECORATED)
+        opened, sign, second, digits, closed = (
+            pc.struct_field(parts, name) for name in ("open", "sign", "second", "core", "close")
+        )
+        digits = pc.replace_substring_regex(_matching(digits, core), rf"[{thousands}'’{_BLANKS}]", "")
+        values = pc.cast(pc.replace_substring(digits, point, "."), pa.float64())
+        bracketed = pc.equal(opened, "(")
+        minus = pc.or_(pc.or_(pc.equal(sign, "-"), pc.equal(second, "-")), bracketed)
+        values = pc.if_else(minus, pc.negate(values), values)
+        return pc.if_else(pc.equal(bracketed, pc.equal(closed, ")")), values, pa.scalar(None, pa.float64()))
+
+    return _parsed_where(_plain_minus(text), _DECORATED, pa.float64(), parse)
 
 
 def _point(text: pa.Array) -> pa.Array:
@@ -197,7 +211,10 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 _WEEKDAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,? +)?"
 _MONTH = r"(?P<m>(?:[Jj]an|[Ff]eb|[Mm]ar|[Aa]pr|[Mm]ay|[Jj]u[nl]|[Aa]ug|[Ss]ep|[Oo]ct|[Nn]ov|[Dd]ec)[a-z]*|[A-Z]{3,9})"
 _YEAR = r"(?P<y>[0-9]{4}|[0-9]{2})"
-_LIKE_A_DATE = r"^(?:[0-9]{1,4}(?:st|nd|rd|th)?[-/. ]+[0-9A-Za-z]|[A-Za-z]{3,9}[., ]+[0-9A-Za-z])"
+_LIKE_A_DATE = (
+    r"^(?:[0-9]{4}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2}|(?:[A-Za-z]{3,9}[., ]+)?"
+    r"(?:[0-9]{1,2}(?:st|nd|rd|th)?[-/. ]+[A-Za-z]{3}|[A-Za-z]{3,9}\.? +[0-9]{1,2}[ ,a-z]+[0-9]{4}))"
+)
 _DATE_PATTERNS = (
     ("ymd", rf"^(?P<y>[0-9]{{4}})[-/.](?P<m>[0-9]{{1,2}})[-/.](?P<d>[0-9]{{1,2}}){_AFTER_DATE}"),
     ("ymd", r"^(?P<y>[0-9]{4})[-/](?P<m>[0-9]{2})$"),
@@ -232,12 +249,12 @@ def _clock(fields: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _time(text: pa.Array) -> pa.Array:
-    parts = pc.extract_regex(text, rf"^{_CLOCK}$")
-    if parts.null_count == len(parts):
-        return pa.nulls(len(text), pa.duration("us"))
-    fields = {name: pc.struct_field(parts, name) for name in "HMSfp"}
-    micros, ok = _clock(fields)
-    return pa.array(micros.astype("m8[us]"), mask=~(ok & parts.is_valid().to_numpy(zero_copy_only=False)))
+    def parse(candidates: pa.Array) -> pa.Array:
+        parts = pc.extract_regex(candidates, rf"^{_CLOCK}$")
+        micros, ok = _clock({name: pc.struct_field(parts, name) for name in "HMSfp"})
+        return pa.array(micros.astype("m8[us]"), mask=~ok)
+
+    return _parsed_where(text, rf"^{_CLOCK}$", pa.duration("us"), parse)
 
 
 TIME = TextForm("duration", "duration", pa.duration("us"), _time)
@@ -294,19 +311,17 @@ def _dates_of(text: pa.Array, pattern: str, *, day_first: bool, zoned: bool) -> 
 def _dates(text: pa.Array, *, order: str | None, zoned: bool) -> pa.Array:
     """Dates in the order of year, month and day, with names of months, and those in the given order of numbers."""
     kind = pa.timestamp("us", tz="UTC" if zoned else None)
-    likely = pc.fill_null(pc.match_substring_regex(text, _LIKE_A_DATE), False)
-    if not pc.any(likely).as_py():
-        return pa.nulls(len(text), kind)
-    candidates = text.filter(likely)
-    dates = np.full(len(candidates), "NaT", dtype="M8[us]")
-    for parts, pattern in _DATE_PATTERNS:
-        if parts == "pair" and order is None:
-            continue
-        found, matched = _dates_of(candidates, pattern, day_first=parts == "pair" and order == "day", zoned=zoned)
-        dates[matched] = found[matched]
-    every = np.full(len(text), "NaT", dtype="M8[us]")
-    every[likely.to_numpy(zero_copy_only=False)] = dates
-    return pa.array(every, pa.timestamp("us")).cast(kind)
+
+    def parse(candidates: pa.Array) -> pa.Array:
+        dates = np.full(len(candidates), "NaT", dtype="M8[us]")
+        for parts, pattern in _DATE_PATTERNS:
+            if parts == "pair" and order is None:
+                continue
+            found, matched = _dates_of(candidates, pattern, day_first=parts == "pair" and order == "day", zoned=zoned)
+            dates[matched] = found[matched]
+        return pa.array(dates, pa.timestamp("us")).cast(kind)
+
+    return _parsed_where(text, _LIKE_A_DATE, kind, parse)
 
 
 def _date_form(kind: str, name: str, order: str | None, zoned: bool) -> TextForm:

@@ -10,7 +10,16 @@ from dataclasses import dataclass
 
 from posteriori.tables.text.forms import MISSING
 
-__all__ = ["Names", "Record", "aligned", "is_data", "is_number", "repair_names", "require_header"]
+__all__ = [
+    "Names",
+    "Record",
+    "aligned",
+    "has_words_above_numbers",
+    "is_data",
+    "is_number",
+    "repair_names",
+    "require_header",
+]
 
 Record = list[str]
 """The values of one line, as text."""
@@ -55,6 +64,15 @@ def is_data(records: Sequence[Record]) -> bool:
     if growing and len(numbers) >= len(first) - 1:
         return False
     return like > 0 and (bool(numbers) or like > 1) and not (growing and len(numbers) == like)
+
+
+def has_words_above_numbers(records: Sequence[Record]) -> bool:
+    """Whether some value of the first record is a word, and those below it are numbers: a sure sign of a header."""
+    rows = [record for record in records[1:] if len(record) == len(records[0])]
+    return bool(rows) and any(
+        not (is_number(cell) or _is_missing(cell)) and all(is_number(row[d]) or _is_missing(row[d]) for row in rows)
+        for d, cell in enumerate(records[0])
+    )
 
 
 def require_header(records: Sequence[Record], known: Collection[str], delimiter: str) -> None:

@@ -28,16 +28,23 @@ def json_records(content: bytes) -> Records:
     text = content.decode("utf-8-sig")
     advice = "write one object on each line, or one array of objects"
     try:
-        if text.lstrip().startswith("["):
-            objects = json.loads(text)
-        else:
-            objects = [json.loads(line) for line in text.split("\n") if line.strip()]
+        objects = json.loads(text) if text.lstrip().startswith("[") else _json_lines(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"is not a table in JSON ({error}): {advice}") from None
     if not all(isinstance(each, dict) for each in objects):
         raise ValueError(f"is JSON without names of columns: {advice}")
     names = list(dict.fromkeys(name for each in objects for name in each))
     return Records(names, [[_json_text(each.get(name)) for each in objects] for name in names])
+
+
+def _json_lines(text: str) -> list[Any]:
+    """One object on each line; or one object over several lines, of which a list of objects is the only value."""
+    try:
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
+    except json.JSONDecodeError:
+        whole = json.loads(text)
+        inner = [value for value in whole.values() if isinstance(value, list) and value]
+        return inner[0] if len(inner) == 1 else [whole]
 
 
 def _json_text(value: Any) -> str | None:
