@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from posteriori.rows.dask import is_dask_frame
 from posteriori.rows.dask_graph import tree
 from posteriori.rows.dask_tasks import in_partition
-from posteriori.rows.matrices import hand_over, is_table, open_table, read_matrix, require_shape
+from posteriori.rows.matrices import collected, hand_over, is_table, open_table, read_matrix, require_shape
 from posteriori.rows.pieces import require_unique
 from posteriori.rows.streams import Streamable, open_stream, record_batches
 from posteriori.tables.columns import EMPTY
@@ -61,7 +61,7 @@ class Source(Protocol):
 
 
 def open_source(X: Any) -> Source:
-    """The rows of a table, an array, a list of rows, a stream of Arrow batches or a Dask DataFrame.
+    """The rows of a table, a query, an array, a list of rows, a stream of Arrow batches or a Dask DataFrame.
 
     Examples
     --------
@@ -73,6 +73,7 @@ def open_source(X: Any) -> Source:
             f"X is a sparse matrix ({type(X).__name__}), which TableEncoder does not take: sparse data are numbers "
             "already; pass them to the classifier, or X.toarray() here."
         )
+    X = collected(X)
     arrow, dataset = sys.modules.get("pyarrow"), sys.modules.get("pyarrow.dataset")
     if isinstance(X, Streamable) or (dataset is not None and isinstance(X, dataset.Dataset)):
         return DatasetSource(X)

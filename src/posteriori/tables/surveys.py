@@ -23,9 +23,8 @@ FORM = b"posteriori:form"
 _ROWS = 1 << 16
 _HELD_BYTES = 256 << 20
 """Text of up to so many bytes stays in memory after the survey, so that it is not parsed again."""
-_WORTH_THREADS = 50_000
-"""Values of a batch from which on columns are dealt out to threads."""
-_MOST_MISFITS = 0.1
+_WORTH_THREADS = 5_000
+"""Rows of a batch from which on columns are dealt out to threads."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,7 @@ def _estimated_sizes(part: ArrowPart, rows: int = 4096) -> dict[str, int]:
 
 
 def _per_column(task: Any, n_columns: int, n_rows: int) -> list[Any]:
-    threads = usable_threads(None) if n_columns * n_rows >= _WORTH_THREADS else 1
+    threads = usable_threads(None) if n_rows >= _WORTH_THREADS else 1
     return run_tasks(task, n_columns, threads)
 
 

@@ -31,6 +31,7 @@ from posteriori.tables.text.forms import (
     ZONED_DATES,
     TextForm,
     fits,
+    fits_dates,
 )
 
 __all__ = ["LABEL", "ChosenForm", "Tally", "choose", "convert", "misfit_rows", "tally"]
@@ -46,6 +47,7 @@ _MOST_EXAMPLES = 20
 _TRIED = 100
 _SILENT = {"None", "none", "NONE", "missing", "Missing"}
 """Words that are missing values among numbers without being mentioned. In text they are words like others."""
+_DATE_NAMES, _ZONED_NAMES = ("DATE 0", "DATE 1", "DATE 2"), ("ZONED 0", "ZONED 1", "ZONED 2")
 _NAMES = {
     "WHOLE": WHOLE,
     "DECIMAL": DECIMAL,
@@ -54,8 +56,8 @@ _NAMES = {
     "BOOLEAN": BOOLEAN,
     "SPELLED": SPELLED_BOOLEAN,
     "TIME": TIME,
-    **{f"DATE {i}": form for i, form in enumerate(DATES)},
-    **{f"ZONED {i}": form for i, form in enumerate(ZONED_DATES)},
+    **dict(zip(_DATE_NAMES, DATES, strict=True)),
+    **dict(zip(_ZONED_NAMES, ZONED_DATES, strict=True)),
 }
 """Forms that are counted."""
 _PLAIN = ("DECIMAL", "POINT")
@@ -138,20 +140,31 @@ def _tally_of_numbers(text: pa.Array) -> Tally | None:
     n = len(text) - text.null_count
     if n == 0:
         return Tally(n_missing=len(text))
-    values = _cast(text, pa.float64())
-    if values is None or not pc.all(pc.less(pc.abs(values), 1e18)).as_py():  # infinite, or of too many digits
+    cast = _cast(text, pa.float64())
+    if cast is None:
         return None
-    if not pc.all(pc.equal(values, pc.floor(values))).as_py() or _cast(text, pa.int64()) is None:
-        return Tally(text.null_count, n, Counter(dict.fromkeys(_PLAIN, n)))
-    lengths = pc.binary_length(text)
-    least, greatest = pc.min_max(lengths).as_py().values()
-    if pc.any(pc.and_(pc.starts_with(text, "0"), pc.greater(lengths, 1))).as_py():
+    values = cast.to_numpy(zero_copy_only=False)
+    present = values == values
+    values = values if text.null_count == 0 else values[present]
+    if len(values) < n or not (np.abs(values) < 1e18).all():  # not a number, infinite, or of too many digits
         return None
-    forms = Counter(dict.fromkeys(("WHOLE", "COMMA", *_PLAIN), n))
-    if greatest == 1:
-        forms["SPELLED"] = int(pc.sum(pc.less(values, 2.0)).as_py())
-    negative = pc.any(pc.less(values, 0.0)).as_py()
-    return Tally(text.null_count, n, forms, n_digits=0 if negative else n, widths=(least, greatest))
+    if not (values == np.floor(values)).all():
+        return Tally(text.null_count, n, _all_fit(n, *_PLAIN))
+    lengths = pc.binary_length(text).to_numpy(zero_copy_only=False)[present]
+    digits = np.floor(np.log10(np.maximum(np.abs(values), 1.0))) + 1 + (values < 0)
+    if not (lengths == digits).all():  # a leading zero, a plus, a point or an exponent
+        return (
+            Tally(text.null_count, n, _all_fit(n, *_PLAIN)) if pc.all(pc.match_substring(text, ".")).as_py() else None
+        )
+    forms = _all_fit(n, "WHOLE", "COMMA", *_PLAIN)
+    if lengths.max() == 1:
+        forms["SPELLED"] = int((values < 2.0).sum())
+    unsigned = 0 if (values < 0).any() else n
+    return Tally(text.null_count, n, forms, n_digits=unsigned, widths=(int(lengths.min()), int(lengths.max())))
+
+
+def _all_fit(n: int, *names: str) -> Counter[str]:
+    return Counter(dict.fromkeys(names, n))
 
 
 def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
@@ -160,7 +173,8 @@ def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
     Arrow makes an error for every value that it cannot read, so that a few are tried first.
     """
     try:
-        pc.cast(text.slice(0, _TRIED), kind)
+        if len(text) > _TRIED:
+            pc.cast(text.slice(0, _TRIED), kind)
         return pc.cast(text, kind)
     except pa.ArrowInvalid:
         return None
@@ -204,15 +218,22 @@ def _tally_of_levels(text: pa.Array) -> Tally:
 
 
 def _fitting(levels: pa.Array) -> dict[str, np.ndarray]:
-    """Which of the values each form can read; forms for text that is not numbers are not asked about numbers."""
-    found = {name: fits(_NAMES[name], levels) for name in ("WHOLE", "DECIMAL", "POINT", "COMMA", "BOOLEAN", "SPELLED")}
-    rest = ~found["DECIMAL"]
-    others = levels.filter(pa.array(rest))
-    for name, form in _NAMES.items():
-        if name not in found:
-            found[name] = np.zeros(len(levels), dtype=bool)
-            if len(others):
-                found[name][rest] = fits(form, others)
+    """Which of the values each form can read; only values with a digit are numbers or dates, or infinite."""
+    found = {name: np.zeros(len(levels), dtype=bool) for name in _NAMES}
+    for name in ("BOOLEAN", "SPELLED"):
+        found[name] = fits(_NAMES[name], levels)
+    rest = pc.match_substring_regex(levels, "[0-9∞]|(?i:^[+-]?inf)").to_numpy(zero_copy_only=False)
+    for names in (("WHOLE", "DECIMAL", "POINT", "COMMA"), ("TIME",)):
+        if not rest.any():
+            return found
+        others = levels.filter(pa.array(rest))
+        for name in names:
+            found[name][rest] = fits(_NAMES[name], others)
+        rest = rest & ~found["DECIMAL"]
+    if rest.any():
+        dates = fits_dates(levels.filter(pa.array(rest)))
+        for name, mask in zip((*_DATE_NAMES, *_ZONED_NAMES), dates, strict=True):
+            found[name][rest] = mask
     return found
 
 

@@ -91,6 +91,8 @@ def find_dialect(start: bytes, *, known: Collection[str] = (), encoding: str | N
     """
     text, found, skipped, notes = _decoded(start, encoding)
     lines = [line for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", text) if line]
+    if not any(map(str.strip, lines)):
+        raise ValueError("is empty")
     quote = _quote(text)
     asked, begin = _asked_delimiter(lines)
     begin += _comments(lines[begin:], quote)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ __all__ = [
     "ZONED_DATES",
     "TextForm",
     "fits",
+    "fits_dates",
 ]
 
 MISSING = frozenset(
@@ -249,6 +251,8 @@ def _clock(fields: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _time(text: pa.Array) -> pa.Array:
+    """Times of day as durations."""
+
     def parse(candidates: pa.Array) -> pa.Array:
         parts = pc.extract_regex(candidates, rf"^{_CLOCK}$")
         micros, ok = _clock({name: pc.struct_field(parts, name) for name in "HMSfp"})
@@ -278,34 +282,70 @@ def _zone_minutes(zone: np.ndarray) -> np.ndarray:
     return np.array([minutes(text) if text[:1] in ("+", "-") else 0 for text in zone])
 
 
-def _dates_of(text: pa.Array, pattern: str, *, day_first: bool, zoned: bool) -> tuple[np.ndarray, np.ndarray]:
-    """datetime64[us] of the texts that match one pattern, and which do."""
-    parts = pc.extract_regex(text, pattern)
-    found = parts.is_valid().to_numpy(zero_copy_only=False)
-    dates = np.full(len(text), "NaT", dtype="M8[us]")
-    if not found.any():
-        return dates, found
-    parts = parts.filter(parts.is_valid())
-    names = [field.name for field in parts.type]
-    fields = {name: pc.struct_field(parts, name) for name in names}
-    years, months = _integers(fields["y"]), _month_numbers(fields["m"])
-    years = np.where(years < 69, years + 2000, np.where(years < 100, years + 1900, years))
-    days = _integers(fields["d"]) if "d" in fields else np.ones_like(years)
-    if day_first:
-        months, days = days, months
-    first = ((years - 1970) * 12 + np.clip(months, 1, 12) - 1).astype("M8[M]")
-    date = first.astype("M8[D]") + (days - 1)
-    ok = (months >= 1) & (months <= 12) & (days >= 1) & (date.astype("M8[M]") == first) & (years > 0)
-    values = date.astype("M8[us]")
-    zone = np.full(len(values), "")
-    if "H" in fields:
-        micros, readable = _clock(fields)
-        zone = _texts(fields["z"])
-        ok &= readable & (micros <= 86_400_000_000)
-        values = values + micros.astype("m8[us]") - 60 * _zone_minutes(zone).astype("m8[s]")
-    ok &= (zone != "") == zoned
-    dates[found] = np.where(ok, values, np.datetime64("NaT"))
-    return dates, found
+@dataclass(frozen=True)
+class _DateFields:
+    """What texts say of dates, (n,) each: year, month and day, or two numbers in an order that must be known."""
+
+    found: np.ndarray
+    paired: np.ndarray
+    years: np.ndarray
+    months: np.ndarray
+    days: np.ndarray
+    microseconds: np.ndarray
+    """Since midnight, in UTC where there is a zone; -1 where no clock shows such a time."""
+    zoned: np.ndarray
+
+    def dates(self, order: str | None, zoned: bool) -> np.ndarray:
+        """datetime64[us], NaT where there is not a date with or without a zone, as asked for."""
+        swapped = self.paired & (order == "day")
+        months, days = np.where(swapped, self.days, self.months), np.where(swapped, self.months, self.days)
+        first = ((self.years - 1970) * 12 + np.clip(months, 1, 12) - 1).astype("M8[M]")
+        date = first.astype("M8[D]") + (days - 1)
+        ok = self.found & (months >= 1) & (months <= 12) & (days >= 1) & (date.astype("M8[M]") == first)
+        ok &= (self.years > 0) & (self.microseconds > -(10**12)) & (self.zoned == zoned)
+        if order is None:
+            ok &= ~self.paired
+        return np.where(ok, date.astype("M8[us]") + self.microseconds.astype("m8[us]"), np.datetime64("NaT"))
+
+
+def _date_fields(text: pa.Array) -> _DateFields:
+    """The fields of all texts, each by the pattern that it matches."""
+    n = len(text)
+    fields = _DateFields(
+        np.zeros(n, dtype=bool),
+        np.zeros(n, dtype=bool),
+        *(np.ones(n, dtype=np.int64) for _ in range(4)),
+        np.zeros(n, dtype=bool),
+    )
+    for kind, pattern in _DATE_PATTERNS:
+        mask = pc.match_substring_regex(text, pattern)
+        if not pc.any(mask).as_py():
+            continue
+        parts = pc.extract_regex(text.filter(mask), pattern)
+        found = mask.to_numpy(zero_copy_only=False)
+        groups = {field.name: pc.struct_field(parts, field.name) for field in parts.type}
+        fields.found[found], fields.paired[found] = True, kind == "pair"
+        fields.years[found], fields.months[found] = _years(groups["y"]), _month_numbers(groups["m"])
+        fields.days[found] = _integers(groups["d"]) if "d" in groups else 1
+        fields.microseconds[found], fields.zoned[found] = _time_and_zone(groups)
+    return fields
+
+
+def _years(field: Any) -> np.ndarray:
+    """Years, those of two digits between 1969 and 2068."""
+    years = _integers(field)
+    short = pc.equal(pc.utf8_length(field), 2).to_numpy(zero_copy_only=False)
+    return np.where(short, years + np.where(years < 69, 2000, 1900), years)
+
+
+def _time_and_zone(groups: dict[str, Any]) -> tuple[np.ndarray | int, np.ndarray | bool]:
+    """Microseconds since midnight in UTC, far below zero where there is no such time, and whether a zone is given."""
+    if "H" not in groups:
+        return 0, False
+    micros, ok = _clock(groups)
+    zone = _texts(groups["z"])
+    shifted = micros - 60_000_000 * _zone_minutes(zone)
+    return np.where(ok & (micros <= 86_400_000_000), shifted, -(10**13)), zone != ""
 
 
 def _dates(text: pa.Array, *, order: str | None, zoned: bool) -> pa.Array:
@@ -313,35 +353,34 @@ def _dates(text: pa.Array, *, order: str | None, zoned: bool) -> pa.Array:
     kind = pa.timestamp("us", tz="UTC" if zoned else None)
 
     def parse(candidates: pa.Array) -> pa.Array:
-        dates = np.full(len(candidates), "NaT", dtype="M8[us]")
-        for parts, pattern in _DATE_PATTERNS:
-            if parts == "pair" and order is None:
-                continue
-            found, matched = _dates_of(candidates, pattern, day_first=parts == "pair" and order == "day", zoned=zoned)
-            dates[matched] = found[matched]
-        return pa.array(dates, pa.timestamp("us")).cast(kind)
+        return pa.array(_date_fields(candidates).dates(order, zoned), pa.timestamp("us")).cast(kind)
 
     return _parsed_where(text, _LIKE_A_DATE, kind, parse)
 
 
-def _date_form(kind: str, name: str, order: str | None, zoned: bool) -> TextForm:
-    return TextForm(
-        kind,
-        name,
-        pa.timestamp("us", tz="UTC" if zoned else None),
-        lambda text: _dates(text, order=order, zoned=zoned),
+_ORDERS = (("", None), (", day first", "day"), (", month first", "month"))
+
+
+def _date_forms(kind: str, zoned: bool) -> tuple[TextForm, ...]:
+    type_ = pa.timestamp("us", tz="UTC" if zoned else None)
+    return tuple(
+        TextForm(kind, kind + name, type_, partial(_dates, order=order, zoned=zoned)) for name, order in _ORDERS
     )
 
 
-DATES = (
-    _date_form("date", "date", None, False),
-    _date_form("date", "date, day first", "day", False),
-    _date_form("date", "date, month first", "month", False),
-)
+DATES = _date_forms("date", False)
 """Dates: those that are clear in themselves, 31/01/2024, and 01/31/2024."""
-ZONED_DATES = (
-    _date_form("date with time zone", "date with time zone", None, True),
-    _date_form("date with time zone", "date with time zone, day first", "day", True),
-    _date_form("date with time zone", "date with time zone, month first", "month", True),
-)
+ZONED_DATES = _date_forms("date with time zone", True)
 """Dates whose time has a zone, as instants in UTC."""
+
+
+def fits_dates(text: pa.Array) -> list[np.ndarray]:
+    """Which of the texts each of DATES and ZONED_DATES can read, all of them found in one go."""
+    likely = pc.match_substring_regex(text, _LIKE_A_DATE).to_numpy(zero_copy_only=False)
+    masks = [np.zeros(len(text), dtype=bool) for _ in range(2 * len(_ORDERS))]
+    if likely.any():
+        fields = _date_fields(text.filter(pa.array(likely)))
+        forms = [(order, zoned) for zoned in (False, True) for _, order in _ORDERS]
+        for mask, (order, zoned) in zip(masks, forms, strict=True):
+            mask[likely] = ~np.isnat(fields.dates(order, zoned))
+    return masks

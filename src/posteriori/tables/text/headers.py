@@ -43,27 +43,28 @@ def is_data(records: Sequence[Record]) -> bool:
     first, rows = records[0][:1000], [record for record in records[1:] if len(record) == len(records[0])]
     if not rows or not any(value.strip() for value in first):
         return False
-    like, numbers = 0, []
+    numbers, recurring = [], 0
     for d, cell in enumerate(first):
         below = [row[d].strip() for row in rows if not _is_missing(row[d])]
         cell = cell.strip()
         if not below or _is_missing(cell):
             continue
         if is_number(cell):
-            if not all(map(is_number, below)):
-                continue
-            numbers.append(float(re.sub(r"[^0-9.eE+-]", "", cell.replace(",", "."))))
-            like += 1
+            if all(map(is_number, below)):
+                numbers.append(float(re.sub(r"[^0-9.eE+-]", "", cell.replace(",", "."))))
         elif sum(map(is_number, below)) > 0.5 * len(below):
             return False
         elif cell in below:
-            like += 1
+            recurring += 1
         elif 2 * len(set(below)) <= len(below):
             return False
-    growing = len(numbers) > 1 and all(a < b for a, b in itertools.pairwise(numbers))
-    if growing and len(numbers) >= len(first) - 1:
-        return False
-    return like > 0 and (bool(numbers) or like > 1) and not (growing and len(numbers) == like)
+    return recurring > 1 or (bool(numbers) and (recurring > 0 or not _may_be_names(numbers)))
+
+
+def _may_be_names(numbers: Sequence[float]) -> bool:
+    """Whether numbers grow from column to column: by ones if they are only two."""
+    steps = [b - a for a, b in itertools.pairwise(numbers)]
+    return all(step > 0 for step in steps) if len(steps) > 1 else steps == [1.0]
 
 
 def has_words_above_numbers(records: Sequence[Record]) -> bool:
