@@ -38,7 +38,7 @@ class _Reading:
         """The column in its type."""
         if self.form is not None and not (typed and _same_kind(array.type, self.form)):
             array = convert(self.form, _as_text(array) if typed else array)
-        return array if array.type == self.type else array.cast(self.type, safe=False)
+        return array if array.type == self.type else array.cast(self.type, safe=pa.types.is_string(self.type))
 
 
 class Survey:
@@ -101,7 +101,12 @@ class Survey:
         schema = pa.schema([self.schema.field(name) for name in columns])
 
         def task(d: int) -> pa.Array:
-            return self._readings[columns[d]].read(raw.column(columns[d]), typed=part.schema is not None)
+            column = raw.column(columns[d])
+            try:
+                return self._readings[columns[d]].read(column, typed=part.schema is not None)
+            except pa.ArrowInvalid as error:
+                why = "bytes that are not text" if "UTF8" in str(error) else f"values of {column.type} ({error})"
+                raise ValueError(f"{part.label}: column {columns[d]!r} holds {why}: leave the column out.") from None
 
         return pa.record_batch(_per_column(task, len(columns), raw.num_rows), schema=schema)
 
