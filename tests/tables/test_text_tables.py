@@ -97,6 +97,11 @@ def test_numbers_may_be_names(write, header):
     assert names == repair_names(header.split(",")).names
 
 
+def test_a_first_line_of_another_length(write):
+    with pytest.raises(ValueError, match="has 2 names in its first line and 4 values in each row: its header must"):
+        open_files([write("150,setosa\n" + "5.1,3.5,1.4,0\n" * 5)])
+
+
 def test_known_names_are_a_header(write):
     path = write("2,1\n3,4\n5,1\n7,8\n")
     with pytest.raises(ValueError, match="header"):

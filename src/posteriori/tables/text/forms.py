@@ -311,24 +311,20 @@ class _DateFields:
 def _date_fields(text: pa.Array) -> _DateFields:
     """The fields of all texts, each by the pattern that it matches."""
     n = len(text)
-    fields = _DateFields(
-        np.zeros(n, dtype=bool),
-        np.zeros(n, dtype=bool),
-        *(np.ones(n, dtype=np.int64) for _ in range(4)),
-        np.zeros(n, dtype=bool),
-    )
+    found, paired, zoned = np.zeros((3, n), dtype=bool)
+    years, months, days, microseconds = np.ones((4, n), dtype=np.int64)
     for kind, pattern in _DATE_PATTERNS:
         mask = pc.match_substring_regex(text, pattern)
         if not pc.any(mask).as_py():
             continue
         parts = pc.extract_regex(text.filter(mask), pattern)
-        found = mask.to_numpy(zero_copy_only=False)
         groups = {field.name: pc.struct_field(parts, field.name) for field in parts.type}
-        fields.found[found], fields.paired[found] = True, kind == "pair"
-        fields.years[found], fields.months[found] = _years(groups["y"]), _month_numbers(groups["m"])
-        fields.days[found] = _integers(groups["d"]) if "d" in groups else 1
-        fields.microseconds[found], fields.zoned[found] = _time_and_zone(groups)
-    return fields
+        here = mask.to_numpy(zero_copy_only=False)
+        found[here], paired[here] = True, kind == "pair"
+        years[here], months[here] = _years(groups["y"]), _month_numbers(groups["m"])
+        days[here] = _integers(groups["d"]) if "d" in groups else 1
+        microseconds[here], zoned[here] = _time_and_zone(groups)
+    return _DateFields(found, paired, years, months, days, microseconds, zoned)
 
 
 def _years(field: Any) -> np.ndarray:

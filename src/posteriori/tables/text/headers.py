@@ -95,6 +95,11 @@ def aligned(records: Sequence[Record]) -> Record:
         return [*header, ""] if last_empty else ["", *header]
     if len(header) == width + 1 and not header[-1].strip():
         return header[:-1]
+    if len(rows) > 2 and len(header) != width and all(len(row) == width for row in rows):
+        raise ValueError(
+            f"has {len(header)} names in its first line and {width} values in each row: its header must have one name "
+            "for each column"
+        )
     return header
 
 
