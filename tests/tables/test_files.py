@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from posteriori.tables.files import format_of, open_files, read_files, write_file
+from posteriori.tables.files import format_of, open_files, read_files, without_formulas, write_file
 
 TABLE = pa.table({"name": ["Ann", "Bob; the other", None], "age": [31, None, 7], "size": [1.5, -2.25, None]})
 
@@ -108,3 +108,18 @@ def test_formats_by_name():
     assert [format_of(name) for name in ("a.csv", "b.TSV", "c.parquet", "d.pq", "e.jsonl", "f.csv.bz2")] == [
         "csv", "csv", "parquet", "parquet", "jsonl", "csv",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.csv.bz2", "t.csv.zst", "t.tsv", "t.jsonl.zst"])
+def test_compressed_files_are_written_and_read_again(tmp_path, name):
+    path = str(tmp_path / name)
+    write_file(TABLE, path)
+    assert open_files([path]).to_table().to_pydict() == TABLE.to_pydict()
+
+
+def test_formulas_are_text():
+    texts = ["=1+1", "@x", "\tx", "\rx", "+cmd", "-x", "+", "-", "-5", "+.5", "plain", "", None]
+    safe = without_formulas(pa.chunked_array([texts])).to_pylist()
+    assert safe == ["'=1+1", "'@x", "'\tx", "'\rx", "'+cmd", "'-x", *texts[6:]]
+    numbers = pa.array([1.0, -2.0])
+    assert without_formulas(numbers) is numbers

@@ -21,7 +21,17 @@ from posteriori.tables.surveys import Survey, survey
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMATS", "TableFiles", "fitted_kinds", "format_of", "open_files", "read_files", "write_file", "writing"]
+__all__ = [
+    "FORMATS",
+    "TableFiles",
+    "fitted_kinds",
+    "format_of",
+    "open_files",
+    "read_files",
+    "without_formulas",
+    "write_file",
+    "writing",
+]
 
 FORMATS = ("csv", "parquet", "jsonl")
 _SUFFIXES = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl"}
@@ -188,6 +198,26 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Callable[[pa.Table], None]
             writer.write_table(table)
 
         yield write
+
+
+def without_formulas(column: pa.Array | pa.ChunkedArray) -> Any:
+    """Text that a spreadsheet would take for a formula, with an apostrophe in front; other columns as they are.
+
+    It is for text that we write into CSV files ourselves, such as predicted classes. Columns that are kept from a
+    user's table stay as they are.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> without_formulas(pa.array(["=1+1", "-5", "+", "@home", "a=b"])).to_pylist()
+    ["'=1+1", '-5', '+', "'@home", 'a=b']
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    return pc.replace_substring_regex(column, r"^([=@\t\r]|[+-][^0-9.,\s])", r"'\1")
 
 
 @contextmanager

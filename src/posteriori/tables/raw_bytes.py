@@ -94,6 +94,10 @@ class FileBytes:
         with told(self.label), self.open() as stream:
             return bytes(stream.read(n_bytes))
 
+    def size(self) -> int:
+        """Bytes of the file, compressed ones counted as they are; 0 if they are not those of a file."""
+        return 0 if self.path is None else os.stat(self.path).st_size
+
     def stamp(self) -> Any:
         """Size and time of the file, or None."""
         if self.path is None:

@@ -167,7 +167,9 @@ def _count(part: Part) -> _Counted:
 
 
 def _count_text(part: Part) -> _Counted:
-    found = _Counted(part, 0, dict.fromkeys(part.names, 0), {name: Tally() for name in part.names}, [])
+    large = isinstance(part, CSVPart) and part.source.size() > _HELD_BYTES
+    held: list[pa.RecordBatch] | None = None if large else []
+    found = _Counted(part, 0, dict.fromkeys(part.names, 0), {name: Tally() for name in part.names}, held)
     for batch in part.batches(part.names, _ROWS):
         columns = batch.columns
         tallies = _per_column(lambda d, columns=columns: tally(columns[d]), len(columns), batch.num_rows)
