@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import posteriori as po
 from posteriori.tables.files import fitted_kinds, open_files
-from posteriori.tables.text import choose, convert, tally
+from posteriori.tables.text import choose
+from posteriori.tables.text.columns import convert, tally
 from posteriori.tables.text.forms import COMMA, DATES, DECIMAL, MISSING, POINT, TIME, WHOLE, ZONED_DATES
 
 

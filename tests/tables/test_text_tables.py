@@ -196,6 +196,23 @@ def test_lines_are_counted_as_an_editor_counts_them(write):
         open_files([write('# c\na,b\n1,"x\ny"\n\n2,y\n1,2,3\n')])
 
 
+def test_a_quote_that_is_not_closed(write):
+    with pytest.raises(
+        ValueError, match=r"t.csv: a quote is opened and never closed in the row that begins '2,x\\n3,y"
+    ):
+        open_files([write('a,b\n1,"u"\n2,"x\n3,y\n4,z\n')])
+    assert read(write('a,b\n1,"u"\n2,"x\n3,y\n4,z"\n'))["b"] == ["u", "x\n3,y\n4,z"]
+
+
+def test_quotes_that_are_escaped_by_a_backslash(write):
+    assert read(write('a,b\n1,"x \\"y\\", w"\n2,"z"\n')) == {"a": [1, 2], "b": ['x "y", w', "z"]}
+    assert read(write('a,b\n1,"C:\\"\n2,"z ""w"""\n')) == {"a": [1, 2], "b": ["C:\\", 'z "w"']}
+
+
+def test_lines_of_blanks_and_the_end_of_dos(write):
+    assert read(write("a,b\n1,x\n   \n2,y\n\x1a")) == TWO_ROWS
+
+
 def test_one_column_is_said(write):
     assert "it has one column only, 'a:b': if it should have more" in notes(write("a:b\n1:2\n3:4\n"))
     assert read(write("city name\nNew York\nLos Angeles\n")) == {"city name": ["New York", "Los Angeles"]}
@@ -219,8 +236,14 @@ def test_encodings(write, encoding, said):
     path = write(content.encode(encoding))
     assert read(path) == {"größe": [1, 2], "ort": ["Zürich", "Genève"]}
     assert said in notes(path)
-    for mark in ("utf-16-le", "utf-16-be"):
+    for mark in ("utf-16-le", "utf-16-be", "utf-32-le"):
         assert read(write("\ufeff".encode(mark) + content.encode(mark))) == read(path)
+
+
+def test_utf_16_without_a_mark(write):
+    path = write("name,city\n1,Rome\n2,Bern\n".encode("utf-16-le"))
+    assert read(path) == {"name": [1, 2], "city": ["Rome", "Bern"]}
+    assert "utf-16-le" in notes(path)
 
 
 def test_an_encoding_that_shows_late(write):

@@ -18,16 +18,9 @@ from pyarrow import feather, parquet
 
 from posteriori.rows.streams import DatasetStream
 from posteriori.tables.raw_bytes import STDIN, FileBytes, file_bytes, told
-from posteriori.tables.text import (
-    Dialect,
-    excel_records,
-    find_dialect,
-    json_records,
-    larger,
-    ragged_line,
-    text_batches,
-)
+from posteriori.tables.text import excel_records, find_dialect, json_records
 from posteriori.tables.text.headers import repair_names
+from posteriori.tables.text.rows import Dialect, is_unclosed, larger, ragged_line, text_batches
 
 __all__ = ["ArrowPart", "CSVPart", "Part", "open_part"]
 
@@ -164,7 +157,7 @@ class CSVPart:
     @property
     def separator(self) -> str:
         """What stands between values."""
-        return self.dialect.delimiter
+        return self.dialect.marks.delimiter
 
     def batches(self, columns: Sequence[str], size: int, *, nulls: bool = True) -> Iterator[pa.RecordBatch]:
         """All rows in their order, as text."""
@@ -192,6 +185,17 @@ class CSVPart:
         """Size and time of the file."""
         return self.source.stamp()
 
+    def require_closed_quotes(self, last_row: Sequence[str | None]) -> None:
+        """Raise if the last row goes on to the end of the file because a quote is not closed."""
+        with self.source.open() as stream:
+            unclosed = is_unclosed(stream, self.dialect, last_row)
+        if unclosed:
+            shown = self.separator.join(value or "" for value in last_row)[:60]
+            raise ValueError(
+                f"{self.label}: a quote is opened and never closed in the row that begins {shown!r}: close it, or "
+                "write it twice if it is part of the value."
+            )
+
     def retried(self, error: Exception) -> CSVPart | None:
         """Read the same file otherwise, after an error that another encoding or larger blocks may mend."""
         if "straddl" in str(error) and (wider := larger(self.dialect)) is not None:
@@ -211,12 +215,8 @@ def _csv_part(source: FileBytes, known: Collection[str], encoding: str | None = 
         if whole or size >= _MOST_FIRST_BYTES or start.count(b"\n") + start.count(b"\r") >= _FIRST_LINES:
             break
         size *= 4
-    if not whole:
-        last = max(start.rfind(b"\n"), start.rfind(b"\r"))
-        if b"\0" not in start[:4]:
-            start = start[: last + 1] if last > 0 else start
     try:
-        return CSVPart(source, find_dialect(start, known=known, encoding=encoding))
+        return CSVPart(source, find_dialect(start, whole=whole, known=known, encoding=encoding))
     except ValueError as error:
         raise ValueError(f"{source.label} {error}.") from None
 

@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 
 from posteriori.tables.columns import read_column
 from posteriori.tables.formats import ArrowPart, CSVPart, Part
-from posteriori.tables.text import CATEGORY, ChosenForm, Tally, TextForm, choose, convert, misfit_rows, tally
+from posteriori.tables.text import ChosenForm, choose
+from posteriori.tables.text.columns import Tally, convert, misfit_rows, tally
+from posteriori.tables.text.forms import CATEGORY, TextForm
 from posteriori.threads import run_tasks, usable_threads
 
 __all__ = ["FORM", "Survey", "survey"]
@@ -170,6 +172,7 @@ def _count_text(part: Part) -> _Counted:
     large = isinstance(part, CSVPart) and part.source.size() > _HELD_BYTES
     held: list[pa.RecordBatch] | None = None if large else []
     found = _Counted(part, 0, dict.fromkeys(part.names, 0), {name: Tally() for name in part.names}, held)
+    batch = None
     for batch in part.batches(part.names, _ROWS):
         columns = batch.columns
         tallies = _per_column(lambda d, columns=columns: tally(columns[d]), len(columns), batch.num_rows)
@@ -181,6 +184,8 @@ def _count_text(part: Part) -> _Counted:
             found.held.append(batch)
             if sum(found.sizes.values()) > _HELD_BYTES:
                 found.held = None
+    if batch is not None and isinstance(part, CSVPart):
+        part.require_closed_quotes([column[-1].as_py() for column in batch.columns])
     return found
 
 

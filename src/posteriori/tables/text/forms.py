@@ -215,14 +215,14 @@ _MONTH = r"(?P<m>(?:[Jj]an|[Ff]eb|[Mm]ar|[Aa]pr|[Mm]ay|[Jj]u[nl]|[Aa]ug|[Ss]ep|[
 _YEAR = r"(?P<y>[0-9]{4}|[0-9]{2})"
 _LIKE_A_DATE = (
     r"^(?:[0-9]{4}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2}|(?:[A-Za-z]{3,9}[., ]+)?"
-    r"(?:[0-9]{1,2}(?:st|nd|rd|th)?[-/. ]+[A-Za-z]{3}|[A-Za-z]{3,9}\.? +[0-9]{1,2}[ ,a-z]+[0-9]{4}))"
+    r"(?:[0-9]{1,2}(?:st|nd|rd|th)?[-/. ]*[A-Za-z]{3}|[A-Za-z]{3,9}\.? +[0-9]{1,2}[ ,a-z]+[0-9]{4}))"
 )
 _DATE_PATTERNS = (
     ("ymd", rf"^(?P<y>[0-9]{{4}})[-/.](?P<m>[0-9]{{1,2}})[-/.](?P<d>[0-9]{{1,2}}){_AFTER_DATE}"),
     ("ymd", r"^(?P<y>[0-9]{4})[-/](?P<m>[0-9]{2})$"),
     ("ymd", rf"^(?P<d>[0-9]{{1,2}})\.(?P<m>[0-9]{{1,2}})\.{_YEAR}{_AFTER_DATE}"),
     ("pair", rf"^(?P<m>[0-9]{{1,2}})[-/](?P<d>[0-9]{{1,2}})[-/]{_YEAR}{_AFTER_DATE}"),
-    ("ymd", rf"^{_WEEKDAY}(?P<d>[0-9]{{1,2}})(?:st|nd|rd|th)?[-/. ]+{_MONTH}\.?[-/., ]+{_YEAR}{_AFTER_DATE}"),
+    ("ymd", rf"^{_WEEKDAY}(?P<d>[0-9]{{1,2}})(?:st|nd|rd|th)?[-/. ]*{_MONTH}\.?[-/., ]*{_YEAR}{_AFTER_DATE}"),
     ("ymd", rf"^{_WEEKDAY}{_MONTH}\.? +(?P<d>[0-9]{{1,2}})(?:st|nd|rd|th)?,? +(?P<y>[0-9]{{4}}){_AFTER_DATE}"),
 )
 """Dates in order of year, month and day, with the month as a word or with points, which are always day.month.year, and
