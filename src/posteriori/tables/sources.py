@@ -188,8 +188,8 @@ def _read_array(X: Any) -> np.ndarray:
         return np.asarray(read_matrix(X)[0])
     if array.ndim == 0:
         raise ValueError(
-            f"X is of type {type(X).__name__}, which has no rows: pass a table (pandas, polars or Arrow; a lazy one "
-            "collected), an array, a list of rows, or a pyarrow Dataset or RecordBatchReader."
+            f"X is of type {type(X).__name__}, which has no rows: pass a table (pandas, polars or Arrow), "
+            "an array, a list of rows, or a pyarrow Dataset or RecordBatchReader."
         )
     require_shape(array.shape, given=X)
     return array

@@ -64,7 +64,7 @@ def excel_records(content: bytes) -> Records:
     except Exception as error:  # whatever a damaged archive makes openpyxl raise
         raise ValueError(f"cannot be read as an Excel file ({error}): save the sheet again, or as CSV") from None
     sheets = book.sheet_names
-    cells = book.parse(sheets[0], header=None, dtype=object, keep_default_na=False, na_values=[])
+    cells = pd.read_excel(book, sheet_name=sheets[0], header=None, dtype=object, keep_default_na=False, na_values=[])
     rows = [[_cell_text(value) for value in row] for row in cells.itertuples(index=False)]
     rows = [row for row in rows if any(row)]
     notes = (f"sheet {sheets[0]!r} is read, the first of {len(sheets)}",) if len(sheets) > 1 else ()
