@@ -6,6 +6,7 @@ parts in types of Arrow (Parquet, Feather) have them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from posteriori.rows.streams import DatasetStream
 from posteriori.tables.raw_bytes import STDIN, FileBytes, file_bytes, told
 from posteriori.tables.text import excel_records, find_dialect, json_records
 from posteriori.tables.text.headers import repair_names
-from posteriori.tables.text.rows import Dialect, is_unclosed, larger, ragged_line, text_batches
+from posteriori.tables.text.rows import Dialect, is_unclosed, larger, patient, ragged_line, text_batches
 
 __all__ = ["ArrowPart", "CSVPart", "Part", "open_part"]
 
@@ -121,9 +122,14 @@ def _open_bytes(source: FileBytes, known: Collection[str]) -> Part:
     if text.lower().startswith(_PAGES):
         raise ValueError(f"{source.label} is a web page or XML, not a table: download the table itself.")
     _require_text(source)
-    if text[:1] in (b"{", b"["):
+    named = source.path is not None and ".json" in source.path.lower()
+    if re.match(rb'\{\s*["}]|\[\s*[\[{\]]', text) or (named and text[:1] in (b"{", b"[")):
         return _held_part(source, json_records)
     return _csv_part(source, known)
+
+
+class _BlankLines(ValueError):
+    """Lines that hold blanks only, which Arrow takes for rows."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +177,10 @@ class CSVPart:
                 if "columns, got" not in str(error):
                     raise
                 with self.source.open() as stream:
-                    raise ValueError(f"{self.label}: {ragged_line(stream, self.dialect)}.") from None
+                    ragged = ragged_line(stream, self.dialect)
+                if ragged is None:
+                    raise _BlankLines(f"{self.label} has lines of blanks.") from None
+                raise ValueError(f"{self.label}: {ragged}.") from None
             except ValueError as error:
                 if str(error).startswith("line "):
                     raise ValueError(f"{self.label}: {error}.") from None
@@ -198,6 +207,8 @@ class CSVPart:
 
     def retried(self, error: Exception) -> CSVPart | None:
         """Read the same file otherwise, after an error that another encoding or larger blocks may mend."""
+        if isinstance(error, _BlankLines) and (slower := patient(self.dialect)) is not None:
+            return replace(self, dialect=slower)
         if "straddl" in str(error) and (wider := larger(self.dialect)) is not None:
             return replace(self, dialect=wider)
         if "UTF8" in str(error) or isinstance(error.__cause__ or error, UnicodeError) or "codec" in str(error):

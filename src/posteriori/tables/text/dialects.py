@@ -79,6 +79,7 @@ def find_dialect(
         skipped + sum(len(line.encode(encoding)) for line in given[:last]),
         last + 1,
         min(max(_LEAST_BLOCK, longest * _ROWS_OF_A_BLOCK), max(_LEAST_BLOCK * 16, longest * 4), MOST_BLOCK),
+        marks.loose,
         notes + names.notes + _one_column_note(names.names),
         names.repeated,
     )

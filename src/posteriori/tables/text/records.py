@@ -25,7 +25,10 @@ def json_records(content: bytes) -> Records:
     >>> json_records(b'{"a": 1, "b": "x"}\n{"a": 2.5}')
     Records(names=['a', 'b'], columns=[['1', '2.5'], ['x', None]], notes=())
     """
-    text = content.decode("utf-8-sig")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("is JSON, but not in UTF-8: write it in that encoding") from None
     advice = "write one object on each line, or one array of objects"
     try:
         objects = json.loads(text) if text.lstrip().startswith("[") else _json_lines(text)

@@ -23,6 +23,7 @@ __all__ = [
     "first_records",
     "is_unclosed",
     "larger",
+    "patient",
     "ragged_line",
     "text_batches",
 ]
@@ -68,6 +69,8 @@ class Dialect:
         The number of the line with the first row, counted from 1.
     block : int
         Bytes that are parsed together: a row must fit into them.
+    by_python : bool
+        Whether Python's reader is needed, as Arrow's does not take marks that are loose, or lines of blanks.
     notes : tuple of str
         Sentences for the user.
     repeated : tuple of str
@@ -80,8 +83,14 @@ class Dialect:
     start: int
     first_line: int
     block: int
+    by_python: bool = False
     notes: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
+
+
+def patient(dialect: Dialect) -> Dialect | None:
+    """The dialect read by Python, which passes over lines of blanks; None if it is already."""
+    return None if dialect.by_python else replace(dialect, by_python=True)
 
 
 def larger(dialect: Dialect) -> Dialect | None:
@@ -103,7 +112,7 @@ def text_batches(stream: Any, dialect: Dialect, columns: Sequence[str], *, nulls
         Whether text that stands for a missing value becomes null; otherwise it stays what it is.
     """
     _skip(stream, dialect.start)
-    if dialect.marks.loose:
+    if dialect.by_python:
         places = [dialect.names.index(name) for name in columns]
         for rows in _python_records(stream, dialect):
             values = [*zip(*rows, strict=True)]
@@ -128,7 +137,6 @@ def _arrow_reader(stream: Any, dialect: Dialect, columns: Sequence[str], nulls: 
             quote_char=marks.quote,
             escape_char=marks.escape or False,
             newlines_in_values=True,
-            invalid_row_handler=_skip_or_refuse,
         ),
         convert_options=arrow_csv.ConvertOptions(
             include_columns=list(columns),
@@ -137,10 +145,6 @@ def _arrow_reader(stream: Any, dialect: Dialect, columns: Sequence[str], nulls: 
             null_values=sorted(MISSING - {"-"}) if nulls else [],
         ),
     )
-
-
-def _skip_or_refuse(row: Any) -> str:
-    return "skip" if _is_nothing(row.text) else "error"
 
 
 def _is_nothing(line: str) -> bool:
@@ -231,15 +235,15 @@ def _python_records(stream: Any, dialect: Dialect) -> Iterator[list[Record]]:
         yield rows
 
 
-def ragged_line(stream: Any, dialect: Dialect) -> str:
-    """A sentence about the first line that has more or fewer values than the header."""
+def ragged_line(stream: Any, dialect: Dialect) -> str | None:
+    """A sentence about the first line that has more or fewer values than the header; None if there is no such line."""
     _skip(stream, dialect.start)
     try:
         for _ in _python_records(stream, dialect):
             pass
     except (ValueError, csv.Error) as error:
         return str(error)
-    return "rows have different numbers of values"
+    return None
 
 
 def _ragged(line: int, record: Record, dialect: Dialect) -> str:
