@@ -44,6 +44,16 @@ def excel(frames, **options):
 
 
 PARQUET = arrow_bytes(parquet.write_table, pa.table(TABLE))
+
+
+def arrow_stream():
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, pa.table(TABLE).schema) as writer:
+        writer.write_table(pa.table(TABLE))
+    return sink.getvalue()
+
+
+ARROW_STREAM = arrow_stream()
 COMPRESSED = {
     "gz": gzip.compress(TEXT),
     "bz2": bz2.compress(TEXT),
@@ -69,6 +79,7 @@ def put(tmp_path, content, name):
         ("parquet.csv", PARQUET),
         ("t.parquet.gz", gzip.compress(PARQUET)),
         ("t.feather", arrow_bytes(feather.write_feather, pa.table(TABLE))),
+        ("t.arrows", ARROW_STREAM),
         ("t.jsonl", b'{"a": 1, "b": "x"}\n\n{"b": null, "a": 2}\n'),
         ("t.json", b'[{"a": 1, "b": "x"}, {"a": 2}]'),
         ("nested.json", b'{"count": 2, "rows": [{"a": 1, "b": "x"},\n {"a": 2}]}'),
@@ -201,6 +212,36 @@ def test_files_with_other_columns_are_refused(tmp_path):
         open_files([first, second])
     with pytest.raises(ValueError, match="No file is named"):
         open_files([])
+
+
+def test_parquet_with_a_name_twice(tmp_path):
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
+    files = open_files(path)
+    assert files.to_table().to_pydict() == {"a": [1], "a_2": [2]}
+    assert files.repeated == ("a",)
+
+
+def sentence_or_none(path):
+    """The refusal of a file, or None if it is read."""
+    try:
+        files = open_files(path)
+        assert files.to_table().num_rows == files.n_rows
+    except (ValueError, OSError) as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_files_are_refused_in_one_sentence_or_read(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    contents = [TEXT * 20, *COMPRESSED.values(), PARQUET, ARROW_STREAM, b'[{"a": 1}, {"a": 2}]']
+    for content in contents:
+        damaged = bytearray(content)
+        for i in rng.integers(len(content), size=4):
+            damaged[i] = rng.integers(256)
+        said = sentence_or_none(put(tmp_path, bytes(damaged[: rng.integers(1, len(content) + 1)]), "t.csv"))
+        assert said is None or ("t.csv" in said and "\n" not in said)
 
 
 def test_text_that_is_stored_as_bytes(tmp_path):

@@ -175,6 +175,7 @@ def test_booleans():
         assert column(pair, "boolean")[:2] == ("boolean", [True, False])
         assert column(pair[:1], "category")[1] == pair[:1]
     assert column(["1", "0"], "boolean")[1] == [True, False]
+    assert column(["TRUE", "FALSE"], "number")[:2] == ("boolean", [True, False])
     assert column(["true", "maybe"])[0] == "category"
 
 
@@ -210,6 +211,13 @@ def test_the_order_of_day_and_month_is_seen_in_the_column():
     assert "which its values do not show" in unclear[2]
     assert column(["01/02/2024"], day_first=True)[1] == [dt.datetime(2024, 2, 1)]
     assert column(["01/02/2024"], "date, day first")[1:] == ([dt.datetime(2024, 2, 1)], "")
+
+
+def test_the_first_of_every_month_shows_the_order():
+    european = column(["01/01/2024", "01/02/2024", "01/03/2024"])
+    american = column(["1/1/2024", "2/1/2024", "3/1/2024"])
+    assert european[1] == american[1] == [dt.datetime(2024, month, 1) for month in (1, 2, 3)]
+    assert "do not show" not in european[2] + american[2]
 
 
 def test_another_column_of_the_file_shows_the_order(tmp_path):

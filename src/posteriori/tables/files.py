@@ -40,7 +40,9 @@ _ROWS = 1 << 16
 """Rows of a batch."""
 
 
-def open_files(paths: Sequence[str], *, kinds: Mapping[str, str] | None = None) -> TableFiles:
+def open_files(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, kinds: Mapping[str, str] | None = None
+) -> TableFiles:
     """One table from files, patterns such as ``part-*.parquet``, folders of Parquet files, or ``-`` for standard input.
 
     What a file holds is seen in its first bytes, not in its name. Text is looked at in one pass over all of it, which
@@ -48,7 +50,7 @@ def open_files(paths: Sequence[str], *, kinds: Mapping[str, str] | None = None) 
 
     Parameters
     ----------
-    paths : sequence of str
+    paths : path or sequence of paths
         Tables that follow one another; columns are matched by name.
     kinds : mapping of str to str, or None
         The kinds that columns had in the fit (`fitted_kinds`), so that they are read as they were then. The kind
@@ -66,7 +68,8 @@ def open_files(paths: Sequence[str], *, kinds: Mapping[str, str] | None = None) 
         If there is no such file.
     """
     kinds = dict(kinds or {})
-    parts = [open_part(name, kinds) for path in paths for name in _matching(path)]
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    parts = [open_part(name, kinds) for path in given for name in _matching(os.fspath(path))]
     if not parts:
         raise ValueError("No file is named: name at least one.")
     for part in parts[1:]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -115,6 +115,8 @@ def _open_bytes(source: FileBytes, known: Collection[str]) -> Part:
         return _arrow_part(source, "parquet")
     if start.startswith(b"ARROW1"):
         return _arrow_part(source, "ipc")
+    if start.startswith(b"\xff\xff\xff\xff"):
+        return _arrow_part(source, "stream")
     for mark, sentence in _NOT_TABLES.items():
         if start.startswith(mark):
             raise ValueError(f"{source.label} {sentence}.")
@@ -285,7 +287,6 @@ class ArrowPart:
     dataset: Any
     schema: pa.Schema
     notes: tuple[str, ...] = ()
-    kept: Any = field(default=None, compare=False)
     repeated: tuple[str, ...] = ()
     separator: str = ""
 
@@ -314,23 +315,34 @@ class ArrowPart:
         return self.dataset.count_rows()
 
 
+def _read_parquet(source: Any) -> pa.Table:
+    return parquet.ParquetFile(source).read()
+
+
+def _read_stream(source: Any) -> pa.Table:
+    return pa.ipc.open_stream(source).read_all()
+
+
+_IN_MEMORY = {"parquet": _read_parquet, "ipc": feather.read_table, "stream": _read_stream}
+"""Readers of whole files, for those that cannot be read piece by piece."""
+
+
 def _arrow_part(source: FileBytes, form: str) -> Part:
     with told(source.label):
-        if source.path is not None and not source.compressed:
-            dataset = ds.dataset(source.path, format=form)
-        else:
-            with source.open() as stream:
-                content = pa.BufferReader(bytes(stream.read()))
-            read = parquet.read_table if form == "parquet" else feather.read_table
-            dataset = ds.dataset(read(content))
-    return _dataset_part(source.label, dataset, dataset.schema)
-
-
-def _dataset_part(label: str, dataset: Any, schema: pa.Schema) -> ArrowPart:
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{label} has two columns of one name, {twice[0]!r}: give each column a name of its own.")
-    return ArrowPart(label, dataset, schema)
+        if source.path is not None and not source.compressed and form != "stream":
+            try:
+                dataset = ds.dataset(source.path, format=form)
+                return ArrowPart(source.label, dataset, dataset.schema)
+            except pa.ArrowInvalid as error:
+                if "duplicate" not in str(error):  # data sets of Arrow do not take a name twice
+                    raise
+        with source.open() as stream:
+            table = _IN_MEMORY[form](pa.BufferReader(bytes(stream.read())))
+    names = repair_names(table.column_names) if len(set(table.column_names)) < table.num_columns else None
+    if names is None:
+        return ArrowPart(source.label, ds.dataset(table), table.schema)
+    table = table.rename_columns(list(names.names))
+    return ArrowPart(source.label, ds.dataset(table), table.schema, names.notes, names.repeated)
 
 
 def _open_folder(path: str) -> Part:
@@ -345,7 +357,7 @@ def _open_folder(path: str) -> Part:
         dataset = ds.dataset(chosen, **layout)
         schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
         schema = pa.unify_schemas([dataset.schema, *schemas], promote_options="permissive")
-        return _dataset_part(path, ds.dataset(chosen, schema=schema, **layout), schema)
+        return ArrowPart(path, ds.dataset(chosen, schema=schema, **layout), schema)
 
 
 def _hidden(file: Path, folder: str) -> bool:

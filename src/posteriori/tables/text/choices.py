@@ -94,6 +94,8 @@ def _choose_known(seen: Tally, kind: str, decimal_comma: bool, day_first: bool |
     else:
         preferred = {"day first": True, "month first": False}.get(detail, day_first)
         best = _best(seen, kind, decimal_comma or detail == "decimal comma", preferred)
+    if kind == "number" and seen.fitting["BOOLEAN"] > seen.fitting[best]:
+        best = "BOOLEAN"
     n_misfits = seen.n_values - seen.fitting[best]
     if n_misfits > _MOST_REFUSED * seen.n_values:
         return ChosenForm(FORMS[best], (), f"{_plural(FORMS[best].kind)} expected as in the fit")
@@ -111,9 +113,15 @@ def _best(seen: Tally, kind: str, decimal_comma: bool, day_first: bool | None) -
     if kind == "duration":
         return "TIME"
     prefix = "DATE" if kind == "date" else "ZONED"
-    first, second = (1, 2) if day_first else (2, 1)
+    first, second = (1, 2) if (_by_months(seen) if day_first is None else day_first) else (2, 1)
     names = [f"{prefix} 0", f"{prefix} {first}", f"{prefix} {second}"]
     return max(names, key=lambda name: seen.fitting[name])
+
+
+def _by_months(seen: Tally) -> bool | None:
+    """Whether the first of two numbers is the day because it is always the same, as in dates of months."""
+    first, second = seen.first.bit_count(), seen.second.bit_count()
+    return None if (first == 1) == (second == 1) else first == 1
 
 
 def _best_number(seen: Tally, decimal_comma: bool) -> str:
@@ -145,7 +153,8 @@ def _with_notes(seen: Tally, best: str, n_misfits: int, remembered: bool = False
     if form is COMMA and not remembered:
         notes.append("is read with decimal commas (1,5 is one and a half)")
     if form.kind.startswith("date") and ", " in form.name and not remembered:
-        unclear = seen.fitting[best] == seen.fitting[best[:-1] + "12"[best.endswith("1")]]
+        other = best[:-1] + ("2" if best.endswith("1") else "1")
+        unclear = seen.fitting[best] == seen.fitting[other] and _by_months(seen) is None
         order = form.name.partition(", ")[2]
         notes.append(f"has dates that are read {order}{', which its values do not show' if unclear else ''}")
     if seen.n_infinite and form.kind == "number":

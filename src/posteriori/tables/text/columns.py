@@ -26,6 +26,7 @@ from posteriori.tables.text.forms import (
     TIME,
     WHOLE,
     ZONED_DATES,
+    DateFits,
     TextForm,
     fits,
     fits_dates,
@@ -70,6 +71,8 @@ class Tally:
         The least and the greatest length of texts of digits.
     n_plus, n_minus : int
         How often "+" and "-" stand alone.
+    first, second : int
+        The numbers before the year of dates such as 31/01/2024, as bits.
     """
 
     n_missing: int = 0
@@ -83,6 +86,8 @@ class Tally:
     widths: tuple[int, int] = (1 << 30, 0)
     n_plus: int = 0
     n_minus: int = 0
+    first: int = 0
+    second: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         if not self.n_values + self.n_missing:
@@ -99,6 +104,8 @@ class Tally:
             (min(self.widths[0], other.widths[0]), max(self.widths[1], other.widths[1])),
             self.n_plus + other.n_plus,
             self.n_minus + other.n_minus,
+            self.first | other.first,
+            self.second | other.second,
         )
 
     @property
@@ -181,7 +188,7 @@ def _tally_of_levels(text: pa.Array) -> Tally:
     signs = {mark: total(pc.equal(levels, mark)) for mark in "+-"}
     present = ~missing.to_numpy(zero_copy_only=False)
     levels, counts = levels.filter(pa.array(present)), counts[present]
-    found = _fitting(levels)
+    found, dates = _fitting(levels)
     numbers = found["POINT"] | found["COMMA"]
     digits = pc.match_substring_regex(levels, "^[0-9]{1,18}$")
     lengths = pc.binary_length(levels.filter(digits))
@@ -201,27 +208,29 @@ def _tally_of_levels(text: pa.Array) -> Tally:
         (widths["min"], widths["max"]),
         signs["+"],
         signs["-"],
+        dates.first,
+        dates.second,
     )
 
 
-def _fitting(levels: pa.Array) -> dict[str, np.ndarray]:
+def _fitting(levels: pa.Array) -> tuple[dict[str, np.ndarray], DateFits]:
     """Which of the values each form can read; only values with a digit are numbers or dates, or infinite."""
-    found = {name: np.zeros(len(levels), dtype=bool) for name in FORMS}
+    found, dates = {name: np.zeros(len(levels), dtype=bool) for name in FORMS}, DateFits(())
     for name in ("BOOLEAN", "SPELLED"):
         found[name] = fits(FORMS[name], levels)
     rest = pc.match_substring_regex(levels, "[0-9∞]|(?i:^[+-]?inf)").to_numpy(zero_copy_only=False)
     for names in (("WHOLE", "DECIMAL", "POINT", "COMMA"), ("TIME",)):
         if not rest.any():
-            return found
+            return found, dates
         others = levels.filter(pa.array(rest))
         for name in names:
             found[name][rest] = fits(FORMS[name], others)
         rest = rest & ~found["DECIMAL"]
     if rest.any():
         dates = fits_dates(levels.filter(pa.array(rest)))
-        for name, mask in zip((*_DATE_NAMES, *_ZONED_NAMES), dates, strict=True):
+        for name, mask in zip((*_DATE_NAMES, *_ZONED_NAMES), dates.masks, strict=True):
             found[name][rest] = mask
-    return found
+    return found, dates
 
 
 def _trimmed(text: pa.Array) -> pa.Array:

@@ -29,6 +29,7 @@ __all__ = [
     "TIME",
     "WHOLE",
     "ZONED_DATES",
+    "DateFits",
     "TextForm",
     "fits",
     "fits_dates",
@@ -370,13 +371,30 @@ ZONED_DATES = _date_forms("date with time zone", True)
 """Dates whose time has a zone, as instants in UTC."""
 
 
-def fits_dates(text: pa.Array) -> list[np.ndarray]:
-    """Which of the texts each of DATES and ZONED_DATES can read, all of them found in one go."""
+@dataclass(frozen=True)
+class DateFits:
+    """Which of some texts each of DATES and ZONED_DATES can read, and the numbers before the year in 31/01/2024.
+
+    `first` and `second` are whole numbers whose bits say which of 0 to 63 occur.
+    """
+
+    masks: tuple[np.ndarray, ...]
+    first: int = 0
+    second: int = 0
+
+
+def fits_dates(text: pa.Array) -> DateFits:
+    """Which of the texts can be read as dates, in all forms at once."""
     likely = pc.match_substring_regex(text, _LIKE_A_DATE).to_numpy(zero_copy_only=False)
-    masks = [np.zeros(len(text), dtype=bool) for _ in range(2 * len(_ORDERS))]
-    if likely.any():
-        fields = _date_fields(text.filter(pa.array(likely)))
-        forms = [(order, zoned) for zoned in (False, True) for _, order in _ORDERS]
-        for mask, (order, zoned) in zip(masks, forms, strict=True):
-            mask[likely] = ~np.isnat(fields.dates(order, zoned))
-    return masks
+    masks = tuple(np.zeros(len(text), dtype=bool) for _ in range(2 * len(_ORDERS)))
+    if not likely.any():
+        return DateFits(masks)
+    fields = _date_fields(text.filter(pa.array(likely)))
+    forms = [(order, zoned) for zoned in (False, True) for _, order in _ORDERS]
+    for mask, (order, zoned) in zip(masks, forms, strict=True):
+        mask[likely] = ~np.isnat(fields.dates(order, zoned))
+    return DateFits(masks, _bits(fields.months[fields.paired]), _bits(fields.days[fields.paired]))
+
+
+def _bits(numbers: np.ndarray) -> int:
+    return sum(1 << int(number) for number in np.unique(numbers) if number < 64)
