@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +38,7 @@ __all__ = ["FORMS", "Tally", "convert", "misfit_rows", "tally"]
 
 _MOST_EXAMPLES = 20
 _TRIED = 100
+_FEW = 32
 _DATE_NAMES, _ZONED_NAMES = ("DATE 0", "DATE 1", "DATE 2"), ("ZONED 0", "ZONED 1", "ZONED 2")
 FORMS = {
     "WHOLE": WHOLE,
@@ -179,37 +182,70 @@ def _tally_of_levels(text: pa.Array) -> Tally:
     encoded = _trimmed(text).dictionary_encode()
     codes = encoded.indices.drop_null().to_numpy(zero_copy_only=False)
     levels, counts = encoded.dictionary, np.bincount(codes, minlength=len(encoded.dictionary))
+    seen = _facts_of_few(tuple(levels.to_pylist())) if len(levels) <= _FEW else _facts(levels)
 
-    def total(mask: pa.Array | np.ndarray) -> int:
-        values = mask if isinstance(mask, np.ndarray) else mask.to_numpy(zero_copy_only=False)
-        return int(counts[values.astype(bool)].sum())
+    def total(mask: np.ndarray) -> int:
+        return int(counts[mask].sum())
 
-    missing = pc.is_in(levels, value_set=pa.array(sorted(MISSING), levels.type))
-    signs = {mark: total(pc.equal(levels, mark)) for mark in "+-"}
-    present = ~missing.to_numpy(zero_copy_only=False)
-    levels, counts = levels.filter(pa.array(present)), counts[present]
-    found, dates = _fitting(levels)
-    numbers = found["POINT"] | found["COMMA"]
-    digits = pc.match_substring_regex(levels, "^[0-9]{1,18}$")
-    lengths = pc.binary_length(levels.filter(digits))
-    widths = pc.min_max(lengths).as_py() if len(lengths) else {"min": 1 << 30, "max": 0}
-    words = np.flatnonzero(~numbers)
+    n_values = total(seen.present)
+    words = np.flatnonzero(seen.present & ~seen.fitting["POINT"] & ~seen.fitting["COMMA"])
     words = words[np.argsort(-counts[words], kind="stable")][:_MOST_EXAMPLES]
-    infinite = pc.is_inf(DECIMAL.parse(levels))
     return Tally(
-        len(text) - int(counts.sum()),
-        int(counts.sum()),
-        Counter({name: total(mask) for name, mask in found.items()}),
+        len(text) - n_values,
+        n_values,
+        Counter({name: total(mask) for name, mask in seen.fitting.items()}),
         Counter({levels[int(i)].as_py(): int(counts[i]) for i in words}),
-        total(pc.fill_null(infinite, False)),
-        total(pc.match_substring_regex(levels, "^0[0-9]{1,17}$")),
-        total(digits),
-        total(pc.match_substring_regex(levels, "^[0-9]{19,}$")),
-        (widths["min"], widths["max"]),
-        signs["+"],
-        signs["-"],
-        dates.first,
-        dates.second,
+        total(seen.infinite),
+        total(seen.padded),
+        total(seen.digits),
+        total(seen.long),
+        seen.widths,
+        total(seen.plus),
+        total(seen.minus),
+        seen.dates.first,
+        seen.dates.second,
+    )
+
+
+class _Facts(NamedTuple):
+    """What holds of each of some distinct values, (n,) booleans each; see `Tally`."""
+
+    present: np.ndarray
+    fitting: dict[str, np.ndarray]
+    dates: DateFits
+    infinite: np.ndarray
+    padded: np.ndarray
+    digits: np.ndarray
+    long: np.ndarray
+    widths: tuple[int, int]
+    plus: np.ndarray
+    minus: np.ndarray
+
+
+@lru_cache(1024)
+def _facts_of_few(levels: tuple[str, ...]) -> _Facts:
+    """The facts of few values, remembered: tables have many columns with the same few words."""
+    return _facts(pa.array(levels, pa.string()))
+
+
+def _facts(levels: pa.Array) -> _Facts:
+    def where(mask: pa.Array) -> np.ndarray:
+        return pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+
+    fitting, dates = _fitting(levels)
+    digits = pc.match_substring_regex(levels, "^[0-9]{1,18}$")
+    lengths = pc.binary_length(levels.filter(digits)).to_numpy(zero_copy_only=False)
+    return _Facts(
+        ~where(pc.is_in(levels, value_set=pa.array(sorted(MISSING), levels.type))),
+        fitting,
+        dates,
+        where(pc.is_inf(DECIMAL.parse(levels))),
+        where(pc.match_substring_regex(levels, "^0[0-9]{1,17}$")),
+        where(digits),
+        where(pc.match_substring_regex(levels, "^[0-9]{19,}$")),
+        (int(lengths.min()), int(lengths.max())) if len(lengths) else (1 << 30, 0),
+        where(pc.equal(levels, "+")),
+        where(pc.equal(levels, "-")),
     )
 
 
