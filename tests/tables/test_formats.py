@@ -206,6 +206,16 @@ def test_files_of_several_formats_are_one_table(tmp_path):
     assert pattern.to_table()["b"].to_pylist() == ["z", "w"]
 
 
+def test_many_files_are_held_in_memory_up_to_a_sum(tmp_path, monkeypatch):
+    monkeypatch.setattr("posteriori.tables.surveys._HELD_BYTES", 1000)
+    paths = [put(tmp_path, b"a,b\n" + b"1,x\n" * 40, f"{i}.csv") for i in range(20)]
+    files = open_files(paths)
+    read = []
+    monkeypatch.setattr("posteriori.tables.formats.text_batches", lambda *a, **k: read.append(1) or iter(()))
+    files.to_table()
+    assert 15 < len(read) < 20
+
+
 def test_files_with_other_columns_are_refused(tmp_path):
     first, second = put(tmp_path, TEXT, "1.csv"), put(tmp_path, b"a,c\n1,2\n", "2.csv")
     with pytest.raises(ValueError, match=r"2.csv has no column 'b', which .*1.csv has"):

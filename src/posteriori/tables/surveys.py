@@ -24,7 +24,7 @@ FORM = b"posteriori:form"
 """Metadata of an Arrow field: the name of the form in which the text of the column was read."""
 _ROWS = 1 << 16
 _HELD_BYTES = 256 << 20
-"""Text of up to so many bytes stays in memory after the survey, so that it is not parsed again."""
+"""Text of all files, of up to so many bytes, stays in memory after the survey, so that it is not parsed again."""
 _WORTH_THREADS = 5_000
 """Rows of a batch from which on columns are dealt out to threads."""
 
@@ -120,7 +120,10 @@ class Survey:
 
 def survey(parts: Sequence[Part], kinds: Mapping[str, str]) -> Survey:
     """Look at all rows once and decide how each column is read; `kinds` are known ones."""
-    counted = [_count(part) for part in parts]
+    counted, room = [], _HELD_BYTES
+    for part in parts:
+        counted.append(_count(part, room))
+        room -= counted[-1].n_held
     parts = tuple(found.part for found in counted)
     n_rows = sum(found.n_rows for found in counted)
     if n_rows == 0 or not parts[0].names:
@@ -153,14 +156,19 @@ class _Counted:
     tallies: dict[str, Tally]
     held: list[pa.RecordBatch] | None = None
 
+    @property
+    def n_held(self) -> int:
+        """Bytes of text that stay in memory."""
+        return 0 if self.held is None else sum(self.sizes.values())
 
-def _count(part: Part) -> _Counted:
+
+def _count(part: Part, room: int) -> _Counted:
     """One pass over a part of text; a part in types of Arrow knows what it is."""
     if isinstance(part, ArrowPart):
         return _Counted(part, part.n_rows, _estimated_sizes(part), {})
     while True:
         try:
-            return _count_text(part)
+            return _count_text(part, room)
         except ValueError as error:
             other = part.retried(error) if isinstance(part, CSVPart) else None
             if other is None:
@@ -168,8 +176,9 @@ def _count(part: Part) -> _Counted:
             part = other
 
 
-def _count_text(part: Part) -> _Counted:
-    large = isinstance(part, CSVPart) and part.source.size() > _HELD_BYTES
+def _count_text(part: Part, room: int) -> _Counted:
+    """One pass over a part of text, which stays in memory if there is room for so many bytes."""
+    large = isinstance(part, CSVPart) and part.source.size() > room
     held: list[pa.RecordBatch] | None = None if large else []
     found = _Counted(part, 0, dict.fromkeys(part.names, 0), {name: Tally() for name in part.names}, held)
     batch = None
@@ -182,7 +191,7 @@ def _count_text(part: Part) -> _Counted:
         found.n_rows += batch.num_rows
         if found.held is not None:
             found.held.append(batch)
-            if sum(found.sizes.values()) > _HELD_BYTES:
+            if found.n_held > room:
                 found.held = None
     if batch is not None and isinstance(part, CSVPart):
         part.require_closed_quotes([column[-1].as_py() for column in batch.columns])
