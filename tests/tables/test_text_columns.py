@@ -108,6 +108,7 @@ def test_many_words_among_numbers_make_text():
     [
         (["01234", "90210"], "category", "leading zeros"),
         (["007", "0012"], "category", "leading zeros"),
+        ([*(f"{i:03d}" for i in range(19)), "016a"], "category", "leading zeros"),
         (["12345678901234567890", "1"], "category", "more digits than a number can keep"),
         (["0", "1", "10"], "number", ""),
         (["0.5", "00.5"], "number", ""),

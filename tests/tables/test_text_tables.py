@@ -218,6 +218,7 @@ def test_lines_of_blanks_and_the_end_of_dos(write):
 
 def test_one_column_is_said(write):
     assert "it has one column only, 'a:b': if it should have more" in notes(write("a:b\n1:2\n3:4\n"))
+    assert read(write("0\nDigit 2\nDigit 7\n")) == {"0": ["Digit 2", "Digit 7"]}
     assert read(write("city name\nNew York\nLos Angeles\n")) == {"city name": ["New York", "Los Angeles"]}
 
 

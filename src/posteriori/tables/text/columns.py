@@ -114,10 +114,10 @@ class Tally:
     @property
     def coded(self) -> bool:
         """Whether all values are codes: digits padded with zeros to one width, or too many digits for a number."""
-        if self.n_digits + self.n_long < self.n_values:
-            return False
-        padded = self.n_padded > 0 and (self.widths[0] == self.widths[1] or self.n_padded == self.n_values)
-        return padded or self.n_long > 0
+        digits = self.n_digits + self.n_long
+        if self.n_padded and self.widths[0] == self.widths[1]:
+            return digits >= 0.9 * self.n_values  # 007 and a few such as 016a
+        return 0 < self.n_values == digits and (self.n_long > 0 or self.n_padded == self.n_values)
 
 
 def tally(text: pa.Array) -> Tally:

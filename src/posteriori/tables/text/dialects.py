@@ -202,8 +202,10 @@ def _blank_separated(lines: Sequence[str], marks: Marks) -> bool:
     records, _ = first_records(lines, marks)
     if len(records) < 2:
         return False
-    width = len(records[1])
-    if width < 2 or any(len(record) != width for record in records[1:]) or len(records[0]) not in (width - 1, width):
+    width, names = len(records[1]), len(records[0])
+    if width < 2 or any(len(record) != width for record in records[1:]):
+        return False
+    if names != width and not 1 < names == width - 1:  # R leaves out one name
         return False
     return any(all(map(is_number, values)) for values in zip(*records[1:], strict=True))
 
