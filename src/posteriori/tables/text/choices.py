@@ -119,9 +119,9 @@ def _best(seen: Tally, kind: str, decimal_comma: bool, day_first: bool | None) -
 
 
 def _by_months(seen: Tally) -> bool | None:
-    """Whether the first of two numbers is the day because it is always the same, as in dates of months."""
-    first, second = seen.first.bit_count(), seen.second.bit_count()
-    return None if (first == 1) == (second == 1) else first == 1
+    """Whether the first of two numbers is the day because it is always 1, as in dates of months; None if unknown."""
+    always = 1 << 1
+    return None if (seen.first == always) == (seen.second == always) else seen.first == always
 
 
 def _best_number(seen: Tally, decimal_comma: bool) -> str:
@@ -154,7 +154,7 @@ def _with_notes(seen: Tally, best: str, n_misfits: int, remembered: bool = False
         notes.append("is read with decimal commas (1,5 is one and a half)")
     if form.kind.startswith("date") and ", " in form.name and not remembered:
         other = best[:-1] + ("2" if best.endswith("1") else "1")
-        unclear = seen.fitting[best] == seen.fitting[other] and _by_months(seen) is None
+        unclear = seen.fitting[best] == seen.fitting[other]
         order = form.name.partition(", ")[2]
         notes.append(f"has dates that are read {order}{', which its values do not show' if unclear else ''}")
     if seen.n_infinite and form.kind == "number":

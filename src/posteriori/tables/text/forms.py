@@ -329,10 +329,10 @@ def _date_fields(text: pa.Array) -> _DateFields:
 
 
 def _years(field: Any) -> np.ndarray:
-    """Years, those of two digits between 1969 and 2068."""
+    """Years, those of two digits between 1950 and 2049."""
     years = _integers(field)
     short = pc.equal(pc.utf8_length(field), 2).to_numpy(zero_copy_only=False)
-    return np.where(short, years + np.where(years < 69, 2000, 1900), years)
+    return np.where(short, years + np.where(years < 50, 2000, 1900), years)
 
 
 def _time_and_zone(groups: dict[str, Any]) -> tuple[np.ndarray | int, np.ndarray | bool]:
