@@ -217,6 +217,7 @@ def test_the_order_of_day_and_month_is_seen_in_the_column():
 def test_the_first_of_every_month_shows_the_order():
     european = column(["01/01/2024", "01/02/2024", "01/03/2024"])
     american = column(["1/1/2024", "2/1/2024", "3/1/2024"])
+    assert column(["1/1/2024"])[1] == [dt.datetime(2024, 1, 1)]
     assert european[1] == american[1] == [dt.datetime(2024, month, 1) for month in (1, 2, 3)]
     assert column(["6/11/2024", "6/12/2024"])[1] == [dt.datetime(2024, 6, day) for day in (11, 12)]
 

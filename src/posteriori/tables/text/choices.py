@@ -119,9 +119,9 @@ def _best(seen: Tally, kind: str, decimal_comma: bool, day_first: bool | None) -
 
 
 def _by_months(seen: Tally) -> bool | None:
-    """Whether the first of two numbers is the day because it is always 1, as in dates of months; None if unknown."""
-    always = 1 << 1
-    return None if (seen.first == always) == (seen.second == always) else seen.first == always
+    """Whether the first of two numbers is the day because it alone is always 1, as in dates of months."""
+    always, varies = 1 << 1, (seen.first | seen.second).bit_count() > 2
+    return None if not varies or always not in (seen.first, seen.second) else seen.first == always
 
 
 def _best_number(seen: Tally, decimal_comma: bool) -> str:
