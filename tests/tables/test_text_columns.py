@@ -103,6 +103,16 @@ def test_many_words_among_numbers_make_text():
     assert column(["a", "b", "3"])[2] == ""
 
 
+def test_one_unit_after_all_numbers():
+    kind, values, notes = column(["998 CC", "1,197 CC", "1248 CC", "796.5CC", ""])
+    assert (kind, values) == ("number", [998.0, 1197.0, 1248.0, 796.5, None])
+    assert notes == "is read as numbers in 'CC'"
+    assert column(["36 months", "60"], "number, in months")[1:] == ([36.0, 60.0], "")
+    assert column(["36", "60"], "number, in months")[1] == [36, 60]
+    for several in (["5 kg", "6 lb"], ["12A", "13A"], ["10 Main St", "12 Main St"], ["3:2", "1:5"]):
+        assert column(several)[0] == "category"
+
+
 @pytest.mark.parametrize(
     ("values", "kind", "said"),
     [

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from posteriori.tables.text.columns import FORMS, Tally
-from posteriori.tables.text.forms import BOOLEAN, CATEGORY, COMMA, NOTHING, SIGNS, TextForm
+from posteriori.tables.text.forms import BOOLEAN, CATEGORY, COMMA, NOTHING, SIGNS, TextForm, in_unit
 
 __all__ = ["LABEL", "ChosenForm", "choose"]
 
@@ -68,9 +68,22 @@ def choose(
         key=lambda name: seen.fitting[name],
     )
     n_misfits = seen.n_values - seen.fitting[best]
+    with_unit = _in_unit(seen, next(iter(seen.units), ""))
+    if n_misfits > _MOST_MISFITS * seen.n_values and with_unit is not None:
+        return with_unit
     if n_misfits > _MOST_MISFITS * seen.n_values or (_sign_levels(seen) and n_misfits):
         return _text(seen, best, n_misfits)
     return _with_notes(seen, best, n_misfits)
+
+
+def _in_unit(seen: Tally, unit: str, *, remembered: bool = False) -> ChosenForm | None:
+    """Numbers with one word after nearly all of them, 998 cc; None if they are not."""
+    n_misfits = seen.n_values - seen.units[unit] - seen.fitting["POINT"]
+    if not seen.units[unit] or n_misfits > _MOST_MISFITS * seen.n_values:
+        return None
+    missing = f"; {_count(n_misfits, 'other value')} taken as missing" if n_misfits else ""
+    notes = () if remembered and not n_misfits else (f"is read as numbers in {_shown(unit)}{missing}",)
+    return ChosenForm(in_unit(unit), notes)
 
 
 def _choose_label(seen: Tally) -> ChosenForm:
@@ -89,6 +102,8 @@ def _choose_known(seen: Tally, kind: str, decimal_comma: bool, day_first: bool |
     kind, _, detail = kind.partition(", ")
     if kind == "category":
         return ChosenForm(SIGNS if detail or _sign_levels(seen) else CATEGORY)
+    if detail.startswith("in ") and (with_unit := _in_unit(seen, detail[3:], remembered=True)) is not None:
+        return with_unit
     if kind == "boolean":
         best = "SPELLED" if seen.fitting["SPELLED"] >= seen.fitting["POINT"] else "POINT"
     else:

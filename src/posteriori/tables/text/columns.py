@@ -32,6 +32,7 @@ from posteriori.tables.text.forms import (
     TextForm,
     fits,
     fits_dates,
+    unit_of,
 )
 
 __all__ = ["FORMS", "Tally", "convert", "misfit_rows", "tally"]
@@ -74,6 +75,8 @@ class Tally:
         The least and the greatest length of texts of digits.
     n_plus, n_minus : int
         How often "+" and "-" stand alone.
+    units : Counter of str
+        Some of the words after numbers, as in 998 cc, and how often they occur.
     first, second : int
         The numbers before the year of dates such as 31/01/2024, as bits.
     """
@@ -89,6 +92,7 @@ class Tally:
     widths: tuple[int, int] = (1 << 30, 0)
     n_plus: int = 0
     n_minus: int = 0
+    units: Counter[str] = field(default_factory=Counter)
     first: int = 0
     second: int = 0
 
@@ -107,6 +111,7 @@ class Tally:
             (min(self.widths[0], other.widths[0]), max(self.widths[1], other.widths[1])),
             self.n_plus + other.n_plus,
             self.n_minus + other.n_minus,
+            Counter(dict((self.units + other.units).most_common(_MOST_EXAMPLES))),
             self.first | other.first,
             self.second | other.second,
         )
@@ -202,6 +207,7 @@ def _tally_of_levels(text: pa.Array) -> Tally:
         seen.widths,
         total(seen.plus),
         total(seen.minus),
+        _counted_units(seen.units, counts),
         seen.dates.first,
         seen.dates.second,
     )
@@ -220,6 +226,7 @@ class _Facts(NamedTuple):
     widths: tuple[int, int]
     plus: np.ndarray
     minus: np.ndarray
+    units: pa.Array
 
 
 @lru_cache(1024)
@@ -246,7 +253,19 @@ def _facts(levels: pa.Array) -> _Facts:
         (int(lengths.min()), int(lengths.max())) if len(lengths) else (1 << 30, 0),
         where(pc.equal(levels, "+")),
         where(pc.equal(levels, "-")),
+        unit_of(levels),
     )
+
+
+def _counted_units(units: pa.Array, counts: np.ndarray) -> Counter[str]:
+    """How often each unit occurs, the most frequent ones."""
+    if units.null_count == len(units):
+        return Counter()
+    encoded = units.dictionary_encode()
+    given = encoded.indices.is_valid().to_numpy(zero_copy_only=False)
+    totals = np.bincount(encoded.indices.drop_null().to_numpy(), counts[given]).astype(int)
+    found = Counter(dict(zip(encoded.dictionary.to_pylist(), totals.tolist(), strict=True)))
+    return Counter(dict(found.most_common(_MOST_EXAMPLES)))
 
 
 def _fitting(levels: pa.Array) -> tuple[dict[str, np.ndarray], DateFits]:

@@ -6,6 +6,7 @@ that one function says both what a text means and whether it means anything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,8 @@ __all__ = [
     "TextForm",
     "fits",
     "fits_dates",
+    "in_unit",
+    "unit_of",
 ]
 
 MISSING = frozenset(
@@ -159,6 +162,40 @@ POINT = TextForm("number", "number", pa.float64(), _point)
 """Numbers as people write them: 1,234.5, $ 12, 15 %, 1 234.5."""
 COMMA = TextForm("number", "number, decimal comma", pa.float64(), _comma)
 """Numbers with a decimal comma: 1.234,5, 12 €, 1 234,5."""
+
+
+_UNIT = r"[^0-9\s.,:;()-]"
+_WITH_UNIT = (
+    rf"^[+-]?[0-9]+(?:,[0-9]{{3}})*(?:\.[0-9]+)?"
+    rf"(?:[{_BLANKS}](?P<apart>{_UNIT}{{1,12}})|(?P<close>{_UNIT}{{2,12}}))$"
+)
+"""A number and one word after it, of two letters or more if no blank is between them: 998 cc, 12km."""
+
+
+def unit_of(text: pa.Array) -> pa.Array:
+    """The words after numbers, null where a text is something else.
+
+    Examples
+    --------
+    >>> unit_of(pa.array(["998 cc", "12km", "12A", "5 red"])).to_pylist()
+    ['cc', 'km', None, 'red']
+    """
+
+    def parse(candidates: pa.Array) -> pa.Array:
+        parts = pc.extract_regex(_plain_minus(candidates), _WITH_UNIT)
+        return pc.binary_join_element_wise(pc.struct_field(parts, "apart"), pc.struct_field(parts, "close"), "")
+
+    return _parsed_where(_plain_minus(text), _WITH_UNIT, pa.string(), parse)
+
+
+def in_unit(unit: str) -> TextForm:
+    """Numbers with this word after them, or without one."""
+
+    def parse(text: pa.Array) -> pa.Array:
+        bare = pc.utf8_trim_whitespace(pc.replace_substring_regex(text, f"{re.escape(unit)}$", ""))
+        return _point(pc.if_else(pc.ends_with(text, unit), bare, text))
+
+    return TextForm("number", f"number, in {unit}", pa.float64(), parse)
 
 
 # Booleans and categories
