@@ -40,7 +40,7 @@ def queries(table):
     [
         po.SoftmaxRegression(),
         po.BayesianSoftmaxRegression(),
-        po.GaussianClassifier(),
+        po.GaussianClassifier("tied"),
         po.CalibratedClassifier(po.SoftmaxRegression(), cv=3),
     ],
     ids=lambda model: type(model).__name__,

@@ -56,9 +56,6 @@ def test_names_are_repaired_without_colliding(write):
     files = open_files([path])
     assert files.names == ("a", "a_3", "a_2", "column 4_2", "column 4", "a_4")
     assert files.repeated == ("a",)
-    files.require_once("column 4")
-    with pytest.raises(ValueError, match=r"t.csv has several columns called 'a': give each"):
-        files.require_once("a")
     assert [row[:1] for row in zip(*files.to_table().to_pydict().values(), strict=True)] == [(1,), (2,)]
     assert files.to_table()["a_4"].to_pylist() == [6, 7]
     assert "'a_3', 'a_4'" in notes(path)

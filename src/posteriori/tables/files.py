@@ -134,13 +134,6 @@ class TableFiles(Streamable):
     def __repr__(self) -> str:
         return f"TableFiles({', '.join(part.label for part in self._seen.parts)}: {self.n_rows} rows)"
 
-    def require_once(self, name: str) -> None:
-        """Raise if several columns of a file had this name: which of them is meant, nobody knows."""
-        if name in self.repeated:
-            raise ValueError(
-                f"{self._seen.parts[0].label} has several columns called {name!r}: give each column a name of its own."
-            )
-
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows in memory, with all columns or some."""
         import pyarrow as pa
