@@ -125,7 +125,7 @@ def test_objects_that_are_numbers(values, expected):
     np.testing.assert_array_equal(read(pd.DataFrame({"a": np.array(values, dtype=object)})).values, expected)
 
 
-@pytest.mark.parametrize("X", [None, "table", pl.LazyFrame({"a": [1]})])
+@pytest.mark.parametrize("X", [None, "table"])
 def test_what_has_no_rows(X):
     with pytest.raises(ValueError, match=rf"X is of type {type(X).__name__}, which has no rows: pass a table"):
         open_source(X)
@@ -178,7 +178,7 @@ def test_durations_are_seconds(make):
     "X",
     [
         pl.DataFrame({"ok": [1], "a": [[1, 2]], "b": [{"x": 1}]}),
-        pa.table({"ok": [1], "a": [b"x"], "b": [dt.time(1)]}),
+        pa.table({"ok": [1], "a": [b"x"], "b": [[1]]}),
         pd.DataFrame({"ok": [1, 2], "a": ["x", 1], "b": [{1}, 2]}),
         pd.DataFrame({"ok": [1, 2], "a": [1j, 2j], "b": pd.period_range("2024", periods=2, freq="M")}),
     ],

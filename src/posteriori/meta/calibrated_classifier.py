@@ -29,6 +29,7 @@ from posteriori.decision.utility import codes_of
 from posteriori.meta.routing import cut_to_rows, fit_metadata, fit_router
 from posteriori.parameters import is_number
 from posteriori.rows.engines import label_vector, read_labels, require_in_memory, take_rows, without_column
+from posteriori.rows.matrices import collected
 from posteriori.rows.schema import adopt_features
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.priors import GaussianPrior
@@ -103,6 +104,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Weights and further arguments go to the estimator's `fit`; weights count for the map too.
         """
         self._validate()
+        X = collected(X)
         require_in_memory(X, "CalibratedClassifier, which predicts fold by fold,")
         labels, weights = label_vector(read_labels(X, y)), read_labels(X, sample_weight)
         X, _ = indexable(without_column(without_column(X, y), sample_weight), labels)

@@ -16,6 +16,7 @@ from posteriori.decision.utility import codes_of
 from posteriori.meta.routing import cut_to_rows, fit_metadata, fit_router, if_estimator_has
 from posteriori.parameters import is_number, seed_from
 from posteriori.rows.engines import label_vector, read_labels, require_in_memory, take_rows, without_column
+from posteriori.rows.matrices import collected
 from posteriori.rows.schema import adopt_features
 
 __all__ = ["ConformalClassifier"]
@@ -91,6 +92,7 @@ class ConformalClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         count equally: the promise is about rows as they come.
         """
         self._validate()
+        X = collected(X)
         require_in_memory(X, "ConformalClassifier, which sets rows aside,")
         seed = self._seed()
         labels = label_vector(read_labels(X, y))

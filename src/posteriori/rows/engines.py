@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.rows import arrow, dask, gpu, memory
 from posteriori.rows.features import Engine, Features
-from posteriori.rows.matrices import is_table, open_table
+from posteriori.rows.matrices import collected, is_table, open_table
 from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.schema import check_features, ignored_columns
 from posteriori.rows.streams import WithoutColumn, is_stream, open_stream
@@ -48,6 +48,7 @@ def read_for_fit(
     """Features, target and the names of columns that are not features."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    X = collected(X)
     engine = engine_for(X, device)
     if device == "gpu" and not engine.holds_all_rows:
         raise ValueError(
@@ -61,6 +62,7 @@ def read_for_fit(
 def read_for_prediction(estimator: Any, X: Any, device: str | None = "cpu") -> Features:
     """The features of new rows, checked against those of the fit."""
     check_is_fitted(estimator)
+    X = collected(X)
     features = engine_for(X, device).read(X, ignored_columns(estimator))
     check_features(estimator, features)
     return features

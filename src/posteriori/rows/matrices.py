@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_array",
     "as_table",
+    "collected",
     "column",
     "column_names",
     "hand_over",
@@ -73,6 +74,7 @@ def read_matrix(X: Any, *, drop: Collection[str] = ()) -> tuple[np.ndarray | sp.
            [3., 4.]]), None)
     """
     names = None
+    X = collected(X)
     if type(X) is np.ndarray or sp.issparse(X):
         matrix = X
     elif is_table(X):
@@ -88,7 +90,7 @@ def read_matrix(X: Any, *, drop: Collection[str] = ()) -> tuple[np.ndarray | sp.
 
 
 def is_table(X: Any) -> bool:
-    """Whether X is a table with named columns: pandas, polars, Arrow, or another that narwhals knows.
+    """Whether X is a table with named columns: pandas, polars, Arrow, another that narwhals knows, or a query.
 
     Examples
     --------
@@ -100,7 +102,44 @@ def is_table(X: Any) -> bool:
         return False
     from narwhals.dependencies import is_into_dataframe
 
-    return is_into_dataframe(X) or _is_record_batch(X)
+    return is_into_dataframe(X) or _is_record_batch(X) or _is_query(X)
+
+
+def _is_query(X: Any) -> bool:
+    """Whether X is a table that is not there yet: a LazyFrame of polars, or what gives out a stream of Arrow.
+
+    A RecordBatchReader, which can be read only once, is not, and single columns are not either.
+    """
+    if not (hasattr(X, "__arrow_c_stream__") or hasattr(X, "collect")):
+        return False
+    from narwhals.dependencies import is_into_dataframe, is_into_series, is_polars_lazyframe
+
+    if is_polars_lazyframe(X):
+        return True
+    arrow = sys.modules.get("pyarrow")
+    known = () if arrow is None else (arrow.RecordBatchReader, arrow.ChunkedArray, arrow.Array)
+    return hasattr(X, "__arrow_c_stream__") and not (isinstance(X, known) or is_into_series(X) or is_into_dataframe(X))
+
+
+def collected(X: Any) -> Any:
+    """A query as a table in memory: a LazyFrame of polars, a relation of DuckDB, any object with a stream of Arrow.
+
+    Whatever else X is, it comes back as it is. A query is run each time that it is collected, and may give its rows in
+    another order: what needs rows more than once collects first.
+
+    Examples
+    --------
+    >>> import polars
+    >>> collected(polars.LazyFrame({"length": [39.1, 46.5]}).filter(polars.col("length") > 40)).shape
+    (1, 1)
+    """
+    if isinstance(X, (np.ndarray, list, tuple)) or sp.issparse(X) or not _is_query(X):
+        return X
+    if hasattr(X, "collect"):
+        return X.collect()
+    import pyarrow as pa
+
+    return pa.table(X)
 
 
 def column(X: Any, name: str, *, argument: str) -> np.ndarray:
@@ -159,6 +198,7 @@ def open_table(X: Any, *, argument: str = "X") -> nw.DataFrame[Any]:
     import narwhals as nw
     from narwhals.exceptions import DuplicateError
 
+    X = collected(X)
     if _is_record_batch(X):
         X = sys.modules["pyarrow"].Table.from_batches([X])
     try:

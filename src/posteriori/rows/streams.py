@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DatasetStream", "Stream", "WithoutColumn", "is_stream", "open_stream", "record_batches"]
+__all__ = ["DatasetStream", "Stream", "Streamable", "WithoutColumn", "is_stream", "open_stream", "record_batches"]
 
 _AHEAD_BYTES = 64 << 20
 """Bytes of features that are read before they are asked for."""
@@ -130,10 +130,10 @@ def open_stream(X: Any) -> Stream:
 
 
 def record_batches(X: Any, size: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a Dataset, Table or RecordBatchReader, once, up to `size` at a time where X can be cut."""
+    """The rows of a Dataset, files, a Table or RecordBatchReader, once, up to `size` at a time where X can be cut."""
     arrow = sys.modules.get("pyarrow")
-    if _is_dataset(X):
-        return DatasetStream(X).batches(X.schema.names, size)
+    if _is_dataset(X) or isinstance(X, Streamable):
+        return open_stream(X).batches(X.schema.names, size)
     if _is_reader(X):
         return (batch for batch in X if batch.num_rows)
     if arrow is not None and isinstance(X, arrow.Table):

@@ -38,8 +38,8 @@ T = TypeVar("T")
 class Column:
     """The values of one column, in one of three forms.
 
-    float64 with NaN for missing (numbers, booleans, durations in seconds), codes into `levels` with -1 for missing
-    (categories), or datetime64[us] with NaT (dates, as the clock of `zone` shows them).
+    float64 with NaN for missing (numbers, booleans, durations and times of day in seconds), codes into `levels` with -1
+    for missing (categories), or datetime64[us] with NaT (dates, as the clock of `zone` shows them).
     """
 
     name: str
@@ -152,6 +152,9 @@ def _read_arrow(name: str, dtype: str, array: Any, zone: str | None) -> Column:
         return Column(name, "boolean", dtype, _floats(array))
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return Column(name, "number", dtype, _floats(array), integer=types.is_integer(kind))
+    if types.is_time(kind):
+        array = array.cast(pa.time64("us")).cast(pa.int64()).cast(pa.duration("us"))
+        kind = array.type
     if types.is_duration(kind):
         microseconds = array.cast(pa.duration("us"), safe=False).cast(pa.int64())
         return Column(name, "duration", dtype, _floats(microseconds) / 1e6)

@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.parameters import first_names, require_count, require_flag
+from posteriori.rows.matrices import collected
 from posteriori.tables.plans import describe_encoding, plan_encoding
 from posteriori.tables.sources import Source, open_source
 from posteriori.tables.surprises import warn_of_columns
@@ -184,6 +185,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
                 "X is a RecordBatchReader, which can be read only once, and fit_transform reads twice: pass a "
                 "pyarrow Dataset or Table, or fit on one reader and transform another."
             )
+        X = collected(X)
         return self.fit(X, y).transform(X)
 
     def set_output(self, *, transform: str | None = None) -> TableEncoder:

@@ -1,4 +1,4 @@
-"""Tables in files: CSV, Parquet and JSON lines, read as Arrow tables and written atomically."""
+"""Tables in files: read pass by pass or into memory whatever their format, and written atomically."""
 
 from __future__ import annotations
 
@@ -6,51 +6,152 @@ import glob
 import math
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posteriori.files import replacing
+from posteriori.parameters import first_names
+from posteriori.rows.streams import Streamable
+from posteriori.tables.formats import Part, open_part
+from posteriori.tables.raw_bytes import STDIN
+from posteriori.tables.surveys import Survey, survey
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMATS", "format_of", "read_files", "write_file", "writing"]
+__all__ = [
+    "FORMATS",
+    "TableFiles",
+    "fitted_kinds",
+    "format_of",
+    "open_files",
+    "read_files",
+    "without_formulas",
+    "write_file",
+    "writing",
+]
 
 FORMATS = ("csv", "parquet", "jsonl")
 _SUFFIXES = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl"}
-_COMPRESSED = {".gz": "gzip", ".bz2": "bz2"}
-_STDIN = "-"
-_FIRST_BYTES = 65_536
-"""The number of bytes of a CSV that are read to see what separates its fields."""
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_ROWS = 1 << 16
+"""Rows of a batch."""
 
 
-def read_files(paths: Sequence[str], *, text: Collection[str] = ()) -> pa.Table:
-    """One table from files, patterns such as ``part-*.parquet``, or ``-`` for a CSV on standard input.
+def open_files(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, kinds: Mapping[str, str] | None = None
+) -> TableFiles:
+    """One table from files, patterns such as ``part-*.parquet``, folders of Parquet files, or ``-`` for standard input.
+
+    What a file holds is seen in its first bytes, not in its name. Text is looked at in one pass over all of it, which
+    decides what each column holds; docs/tables.md has the rules.
 
     Parameters
     ----------
-    paths : sequence of str
+    paths : path or sequence of paths
         Tables that follow one another; columns are matched by name.
-    text : collection of str
-        Columns of CSV files that are text, even where all of it looks like numbers.
+    kinds : mapping of str to str, or None
+        The kinds that columns had in the fit (`fitted_kinds`), so that they are read as they were then. The kind
+        "label" is for classes: numbers if all of them are, otherwise text.
+
+    Returns
+    -------
+    TableFiles
 
     Raises
     ------
     ValueError
-        If a file cannot be read as what its name says, or tables do not fit together.
+        If a file cannot be read as a table, or tables do not fit together.
     FileNotFoundError
         If there is no such file.
     """
-    import pyarrow as pa
+    kinds = dict(kinds or {})
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    parts = [open_part(name, kinds) for path in given for name in _matching(os.fspath(path))]
+    if not parts:
+        raise ValueError("No file is named: name at least one.")
+    for part in parts[1:]:
+        _require_same_names(parts[0], part)
+    return TableFiles(survey(parts, kinds))
 
-    names = [name for path in paths for name in _matching(path)]
-    tables = [_read(name, text) for name in names]
-    try:
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise ValueError(f"{names[0]} and the files after it have columns that do not fit together: {error}") from None
+
+def read_files(paths: Sequence[str], *, text: Iterable[str] = ()) -> pa.Table:
+    """All rows of files in memory; the columns named in `text` stay text whatever they hold."""
+    return open_files(paths, kinds=dict.fromkeys(text, "category")).to_table()
+
+
+def fitted_kinds(columns: Iterable[Any]) -> dict[str, str]:
+    """Kinds for `open_files` from ``encoder.encoding_.columns``, with what else the fit knew of a column of text.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace as Column
+    >>> fitted_kinds(
+    ...     [Column(name="day", kind="date", dtype="date, day first"), Column(name="n", kind="number", dtype="int64")]
+    ... )
+    {'day': 'date, day first', 'n': 'number'}
+    """
+    return {
+        column.name: column.dtype if column.dtype.startswith(f"{column.kind}, ") else column.kind for column in columns
+    }
+
+
+def _require_same_names(first: Part, other: Part) -> None:
+    for one, two in ((first, other), (other, first)):
+        absent = [name for name in one.names if name not in set(two.names)]
+        if absent:
+            raise ValueError(
+                f"{two.label} has no column {first_names(absent, 3)}, which {one.label} has: tables that are read as "
+                "one must have the same columns."
+            )
+
+
+class TableFiles(Streamable):
+    """Rows in files, in the types that their text shows; read again in every pass, so that memory is bounded.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the columns, each once.
+    schema : pyarrow Schema
+    n_rows : int
+    n_bytes : int
+        About how much memory all rows take as an Arrow table.
+    notes : tuple of str
+        Sentences for the user about what was not plain.
+    repeated : tuple of str
+        Names that several columns of one file had; `names` has them once, the others numbered.
+    """
+
+    def __init__(self, seen: Survey) -> None:
+        self._seen = seen
+        self.names, self.schema = seen.parts[0].names, seen.schema
+        self.n_rows, self.n_bytes, self.notes = seen.n_rows, seen.n_bytes, seen.notes
+        self.repeated = tuple(dict.fromkeys(name for part in seen.parts for name in part.repeated))
+
+    def __repr__(self) -> str:
+        return f"TableFiles({', '.join(part.label for part in self._seen.parts)}: {self.n_rows} rows)"
+
+    def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows in memory, with all columns or some."""
+        import pyarrow as pa
+
+        names = list(self.names if columns is None else columns)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return pa.Table.from_batches(self._seen.batches(names, _ROWS), schema)
+
+    def pieces(self, size: int = _ROWS, written: Sequence[str] = ()) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """All rows, at most `size` at a time: parsed columns, and the columns `written` exactly as the files have them.
+
+        In a column of a text file as it is written, nothing is a missing value, and 007 is 007.
+        """
+        return self._seen.pieces(list(self.names), size, list(written))
+
+    def stream(self) -> Survey:
+        """The rows as passes over the data read them."""
+        return self._seen
 
 
 def format_of(path: str) -> str:
@@ -61,7 +162,7 @@ def format_of(path: str) -> str:
     >>> format_of("rows.csv.gz"), format_of("rows.parquet"), format_of("-")
     ('csv', 'parquet', 'csv')
     """
-    if path == _STDIN:
+    if path == STDIN:
         return "csv"
     name = Path(path)
     suffix = Path(name.stem).suffix if name.suffix in _COMPRESSED else name.suffix
@@ -102,6 +203,26 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Callable[[pa.Table], None]
         yield write
 
 
+def without_formulas(column: pa.Array | pa.ChunkedArray) -> Any:
+    """Text that a spreadsheet would take for a formula, with an apostrophe in front; other columns as they are.
+
+    It is for text that we write into CSV files ourselves, such as predicted classes. Columns that are kept from a
+    user's table stay as they are.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> without_formulas(pa.array(["=1+1", "-5", "+", "@home", "a=b"])).to_pylist()
+    ["'=1+1", '-5', '+', "'@home", 'a=b']
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    return pc.replace_substring_regex(column, r"^([=@\t\r]|[+-][^0-9.,\s])", r"'\1")
+
+
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     """A file to write to that takes the place of `path` at the end, compressed if its name says so."""
@@ -130,60 +251,12 @@ def _writer(form: str, file: Any, schema: pa.Schema, delimiter: str) -> Any:
 
 def _matching(path: str) -> list[str]:
     """The files that a pattern stands for."""
-    if path == _STDIN or not glob.has_magic(path) or Path(path).exists():
+    if path == STDIN or not glob.has_magic(path) or Path(path).exists():
         return [path]
     found = sorted(glob.glob(path, recursive=True))
     if not found:
         raise FileNotFoundError(f"No file matches {path}.")
     return found
-
-
-def _read(path: str, text: Collection[str]) -> pa.Table:
-    import pyarrow as pa
-
-    if path != _STDIN and not Path(path).is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
-    form = format_of(path)
-    try:
-        if form == "parquet":
-            import pyarrow.parquet as parquet
-
-            table = parquet.read_table(path)
-        elif form == "jsonl":
-            import pyarrow.json as json
-
-            table = json.read_json(path)
-        else:
-            table = _read_csv(path, text)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise ValueError(f"{_name(path)} cannot be read as {form}: {_first_line(error)}") from None
-    if table.num_rows == 0 or table.num_columns == 0:
-        raise ValueError(f"{_name(path)} has no rows.")
-    return table
-
-
-def _read_csv(path: str, text: Collection[str]) -> pa.Table:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    content = sys.stdin.buffer.read() if path == _STDIN else None
-    with pa.BufferReader(content) if content is not None else pa.input_stream(path) as source:
-        start = source.read(_FIRST_BYTES)
-    if not start.strip():
-        raise ValueError(f"{_name(path)} is empty.")
-    return csv.read_csv(
-        path if content is None else pa.BufferReader(content),
-        parse_options=csv.ParseOptions(delimiter=_separator(path, start), newlines_in_values=True),
-        convert_options=csv.ConvertOptions(strings_can_be_null=True, column_types=dict.fromkeys(text, pa.string())),
-    )
-
-
-def _separator(path: str, start: bytes) -> str:
-    """The character between fields: a tab if the name says so, otherwise the one that the first line has most of."""
-    if ".tsv" in Path(path).suffixes:
-        return "\t"
-    first = start.split(b"\n", 1)[0]
-    return max(",;\t|", key=lambda mark: first.count(mark.encode()))
 
 
 def _write(table: pa.Table, file: Any, form: str, delimiter: str = ",") -> None:
@@ -212,11 +285,3 @@ def _write_lines(table: pa.Table, file: Any) -> None:
 def _with_nulls(row: dict[str, Any]) -> dict[str, Any]:
     """A row whose missing numbers are missing values."""
     return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in row.items()}
-
-
-def _name(path: str) -> str:
-    return "Standard input" if path == _STDIN else path
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

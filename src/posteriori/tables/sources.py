@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,9 +16,9 @@ import scipy.sparse as sp
 from posteriori.rows.dask import is_dask_frame
 from posteriori.rows.dask_graph import tree
 from posteriori.rows.dask_tasks import in_partition
-from posteriori.rows.matrices import hand_over, is_table, open_table, read_matrix, require_shape
+from posteriori.rows.matrices import collected, hand_over, is_table, open_table, read_matrix, require_shape
 from posteriori.rows.pieces import require_unique
-from posteriori.rows.streams import DatasetStream, Streamable, record_batches
+from posteriori.rows.streams import Streamable, open_stream, record_batches
 from posteriori.tables.columns import EMPTY
 from posteriori.tables.encode import encode
 from posteriori.tables.plans import Encoding
@@ -64,7 +65,7 @@ class Source(Protocol):
 
 
 def open_source(X: Any) -> Source:
-    """The rows of a table, an array, a list of rows, a stream of Arrow batches or a Dask DataFrame.
+    """The rows of a table, a query, an array, a list of rows, a stream of Arrow batches or a Dask DataFrame.
 
     Examples
     --------
@@ -76,8 +77,9 @@ def open_source(X: Any) -> Source:
             f"X is a sparse matrix ({type(X).__name__}), which TableEncoder does not take: sparse data are numbers "
             "already; pass them to the classifier, or X.toarray() here."
         )
+    X = collected(X)
     arrow, dataset = sys.modules.get("pyarrow"), sys.modules.get("pyarrow.dataset")
-    if dataset is not None and isinstance(X, dataset.Dataset):
+    if isinstance(X, Streamable) or (dataset is not None and isinstance(X, dataset.Dataset)):
         return DatasetSource(X)
     if arrow is not None and isinstance(X, arrow.RecordBatchReader):
         return ReaderSource(X)
@@ -88,6 +90,17 @@ def open_source(X: Any) -> Source:
 
 def _features(names: list[str], skip: Collection[str]) -> list[str]:
     return [name for name in names if name not in skip]
+
+
+def _with_forms(summaries: list[Summary], schema: Any) -> list[Summary]:
+    """Summaries whose dtype says how the text of a column was read, where a file has told so in an Arrow schema."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is None or not isinstance(schema, arrow.Schema):
+        return summaries
+    from posteriori.tables.surveys import FORM
+
+    forms = {field.name: field.metadata[FORM].decode() for field in schema if FORM in (field.metadata or {})}
+    return [replace(summary, dtype=forms.get(summary.name, summary.dtype)) for summary in summaries]
 
 
 def _rename(batch: Batch, renamed: dict[str, str]) -> Batch:
@@ -105,6 +118,7 @@ class TableSource:
     def __init__(self, X: Any) -> None:
         table = open_table(X)
         require_shape(table.shape, given=X)
+        self.X = X
         self.names = [str(name) for name in table.columns]
         require_unique(self.names)
         self.named = all(isinstance(name, str) for name in table.columns)
@@ -112,7 +126,8 @@ class TableSource:
 
     def summaries(self, skip: Collection[str] = (), target: Any = None) -> list[Summary]:
         """Summaries of all columns but those to skip."""
-        return summarise_batches(iter([self.batch]), _features(self.names, skip), target)
+        found = summarise_batches(iter([self.batch]), _features(self.names, skip), target)
+        return _with_forms(found, getattr(self.X, "schema", None))
 
     def encoded(self, encoding: Encoding, renamed: dict[str, str], carried: list[str], library: str) -> Any:
         """A table of the same library, with its index, or of the one asked for."""
@@ -177,8 +192,8 @@ def _read_array(X: Any) -> np.ndarray:
         return np.asarray(read_matrix(X)[0])
     if array.ndim == 0:
         raise ValueError(
-            f"X is of type {type(X).__name__}, which has no rows: pass a table (pandas, polars or Arrow; a lazy one "
-            "collected), an array, a list of rows, or a pyarrow Dataset or RecordBatchReader."
+            f"X is of type {type(X).__name__}, which has no rows: pass a table (pandas, polars or Arrow), "
+            "an array, a list of rows, or a pyarrow Dataset or RecordBatchReader."
         )
     require_shape(array.shape, given=X)
     return array
@@ -204,7 +219,8 @@ class ReaderSource:
 
     def summaries(self, skip: Collection[str] = (), target: Any = None) -> list[Summary]:
         """Summaries of all columns but those to skip, one batch in memory at a time."""
-        return summarise_batches(self.batches(), _features(self.names, skip), target)
+        found = summarise_batches(self.batches(), _features(self.names, skip), target)
+        return _with_forms(found, self.X.schema)
 
     def encoded(self, encoding: Encoding, renamed: dict[str, str], carried: list[str], library: str) -> Any:
         """A reader of rows that are encoded while they are read."""
@@ -281,7 +297,7 @@ class _EncodedStream:
 
     def __init__(self, encoded: EncodedDataset) -> None:
         self.encoded, self.schema = encoded, encoded.schema
-        self.raw = DatasetStream(encoded.dataset)
+        self.raw = open_stream(encoded.dataset)
 
     def batches(self, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
         """All rows in their order."""
