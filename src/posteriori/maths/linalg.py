@@ -9,6 +9,9 @@ from scipy.linalg import lapack
 
 __all__ = ["cholesky", "factored_spd", "inverse_spd", "null_space", "reversed_cholesky"]
 
+_NOTHING = 1e-30
+"""Entries below this, beside a diagonal of ones, change no digit of a factor."""
+
 
 def cholesky(M: np.ndarray) -> np.ndarray:
     """Lower factor of a positive definite matrix, with zeros above; an error for others.
@@ -44,6 +47,8 @@ def _factor(M: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
     scale = np.zeros_like(diagonal)
     np.divide(1.0, np.sqrt(np.abs(diagonal)), out=scale, where=diagonal > 0)
     unit = M * scale * scale[:, None]
+    unit[np.abs(unit) < _NOTHING] = 0.0  # numbers at the end of their range, which products lead to, are very slow
+    np.clip(unit, -1.0, 1.0, out=unit)  # beyond lies rounding alone, which would ask for a large ridge
     i = np.arange(len(M))
     while True:
         unit[i, i] = 1.0 + ridge
