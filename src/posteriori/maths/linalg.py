@@ -48,7 +48,9 @@ def _factor(M: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
     np.divide(1.0, np.sqrt(np.abs(diagonal)), out=scale, where=diagonal > 0)
     unit = M * scale * scale[:, None]
     unit[np.abs(unit) < _NOTHING] = 0.0  # numbers at the end of their range, which products lead to, are very slow
-    np.clip(unit, -1.0, 1.0, out=unit)  # beyond lies rounding alone, which would ask for a large ridge
+    largest = float(np.abs(unit).max(initial=0.0))
+    while 1.0 + ridge <= largest < np.inf:  # no smaller ridge will do
+        ridge *= 100.0
     i = np.arange(len(M))
     while True:
         unit[i, i] = 1.0 + ridge
