@@ -74,8 +74,11 @@ def problem(seed: int, number: int, quick: bool = False) -> Problem:
 
 def affordable(model: Any, X: np.ndarray, K: int, words: list[str]) -> np.ndarray:
     """Return fewer columns where a matrix of all of them was asked for by name, and would take minutes."""
-    asked = {getattr(part, name, "") for part in (model, getattr(model, "estimator", None)) for name in ASKED_BY_NAME}
-    most = MOST_COEFFICIENTS // K if asked & {"full", "tied", "variational", "importance"} else X.shape[1]
+    parts = (model, getattr(model, "estimator", None))
+    asked = {getattr(part, name, "") for part in parts for name in ASKED_BY_NAME}
+    exact = any(getattr(getattr(part, "solver", None), "exact", None) for part in parts)
+    by_name = exact or asked & {"full", "tied", "kronecker", "variational", "importance"}
+    most = MOST_COEFFICIENTS // K if by_name else X.shape[1]
     if X.shape[1] > most:
         words.append(f"{most} columns")
     return X[:, :most]

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from tests.slow import quick_first
 
 from posteriori import (
@@ -17,6 +18,7 @@ from posteriori import (
 )
 from posteriori.exceptions import SingularError
 from posteriori.maths.integrals import cholesky_psd
+from posteriori.rows import products
 from posteriori.softmax import pairs
 
 RNG = np.random.default_rng(7)
@@ -170,3 +172,18 @@ def test_a_covariance_that_is_not_a_number_has_no_factor_and_takes_no_time():
     factors = cholesky_psd(np.array([[[np.nan]], [[4.0]]]))
     assert np.isnan(factors[0, 0, 0])
     assert factors[1, 0, 0] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("with_intercept", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_over_sparse_rows_with_many_weights_are_those_over_dense_ones(with_intercept, weighted):
+    rng = np.random.default_rng(2)
+    Z = sp.random_array((50, 2), density=0.3, rng=rng, format="csc")
+    P, c = rng.dirichlet(np.ones(9), 50).T, rng.random(50) if weighted else None
+    S = rng.normal(size=(9, 2 + with_intercept, 2 + with_intercept))
+    for function, arguments in (
+        (products.laplacian_gram, (P, c, with_intercept)),
+        (products.packed_grams, (P, with_intercept)),
+        (products.quadratic_forms, (S, with_intercept)),
+    ):
+        np.testing.assert_allclose(function(Z, *arguments), function(Z.toarray(), *arguments), atol=1e-13)

@@ -9,6 +9,9 @@ from scipy.linalg import lapack
 
 __all__ = ["cholesky", "factored_spd", "inverse_spd", "null_space", "reversed_cholesky"]
 
+_NOTHING = 1e-30
+"""Entries below this, beside a diagonal of ones, change no digit of a factor."""
+
 
 def cholesky(M: np.ndarray) -> np.ndarray:
     """Lower factor of a positive definite matrix, with zeros above; an error for others.
@@ -44,6 +47,10 @@ def _factor(M: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
     scale = np.zeros_like(diagonal)
     np.divide(1.0, np.sqrt(np.abs(diagonal)), out=scale, where=diagonal > 0)
     unit = M * scale * scale[:, None]
+    unit[np.abs(unit) < _NOTHING] = 0.0  # numbers at the end of their range, which products lead to, are very slow
+    largest = float(np.abs(unit).max(initial=0.0))
+    while 1.0 + ridge <= largest < np.inf:  # no smaller ridge will do
+        ridge *= 100.0
     i = np.arange(len(M))
     while True:
         unit[i, i] = 1.0 + ridge

@@ -192,6 +192,11 @@ def square_sums(X: Any, c: np.ndarray | None) -> np.ndarray:
 def laplacian_gram(X: Any, P: np.ndarray, c: np.ndarray | None, with_intercept: bool) -> np.ndarray:
     """sum_n c_n (diag p_n - p_n p_n^T) kron z_n z_n^T with z_n = [x_n, 1], as one matrix (K D', K D')."""
     K, D = len(P), X.shape[1] + with_intercept
+    if sp.issparse(X) and D <= quadratic.PACKED_FEATURES and K > D:
+        H = np.zeros((K * D, K * D))
+        for rows, part in dense_parts(X, _DENSE_BYTES):
+            H += laplacian_gram(part, P[:, rows], None if c is None else c[rows], with_intercept)
+        return H
     if sp.issparse(X):
         R = P if c is None else P * c
         H = np.empty((K, D, K, D))

@@ -44,7 +44,7 @@ class Coordinates:
     """x' = (x - shift) * scale, and what that makes of parameters (K, D') with the intercept last.
 
     Point estimates are computed with the data as they are (both None), but for columns whose digits or squares
-    float64 would lose: a mean a thousand times the spread, values beyond 1e100. Priors that are to be free of units
+    float64 would lose: a mean a thousand times the spread, values beyond 1e70. Priors that are to be free of units
     are stated for centred and scaled columns. Sparse columns cannot be centred: `centre` then says where their middle
     is.
 
@@ -64,7 +64,7 @@ class Coordinates:
         """The coordinates nearest to the data's in which sums of squares keep their digits."""
         size = np.sqrt(observed.squares / max(observed.class_sizes.sum(), np.finfo(float).tiny))
         filled = (size > 0) | observed.moments[:, :-1].any(axis=0)  # squares of values below 1e-154 vanish
-        if not observed.finite or (filled & ((size > 1e100) | (size < 1e-100))).any():
+        if not observed.finite or (filled & ((size > 1e70) | (size < 1e-70))).any():
             largest = blocks.map_sum(extremes).largest
             scale = 1.0 / np.where(largest > 0, np.maximum(largest, _SMALLEST), 1.0)
             return cls(scale=np.minimum(scale, rule.largest_scale))

@@ -44,6 +44,8 @@ _MODE_TOL = 1e-9
 """Relative decrement to which modes are found: determinants move with the mode, J only with its square."""
 _LEAST_TOL = 1e-13
 """The smallest relative decrement that can be reached."""
+_FIXED_POINT_FLOPS = 3e10
+"""Cubes of the number of features that a fixed point may cost where it needs eigenvalues; 4 rounds in any case."""
 _MOST_FLOPS = 1e12
 """Operations that a search may cost; it looks at 8 priors in any case."""
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
@@ -364,7 +366,8 @@ def _fixed_point(
 ) -> Mode:
     """MacKay's fixed point, for posteriors whose determinant has no slope worth its price."""
     members = groups == np.arange(u.size)[:, None]  # (G, D)
-    for _ in range(20):
+    work = groups.size**3 if structure == "kronecker" else 1
+    for _ in range(int(np.clip(_FIXED_POINT_FLOPS / work, 4, 20))):
         mode = find_mode(_objective_at(likelihood, groups, u), settings, theta)
         theta = mode.theta
         converged = False

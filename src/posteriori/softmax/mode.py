@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Mode", "SolveSettings", "certified", "find_mode"]
 
-_LAST_STEPS = 30
+_LAST_STEPS = 12
 """Newton steps by the Hessian itself, where products with it had claimed an optimum that was not there."""
 
 

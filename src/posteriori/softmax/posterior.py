@@ -21,6 +21,14 @@ from posteriori.softmax.pairs import reference_covariance
 
 __all__ = ["FullPosterior", "Posterior", "root_of"]
 
+_NO_COVARIANCE = (
+    "The posterior has no finite covariance, so far as numbers of 16 digits can tell: some combination of coefficients "
+    "is determined neither by the rows nor, beside them, by the prior. Use a stronger prior (a larger precision, or "
+    "prior='evidence'), or remove columns that repeat others."
+)
+_LEAST_ROOT = 1e-70
+"""The least root of a precision whose inverse still has a square."""
+
 
 class Posterior(Protocol):
     """A Gaussian over parameters (K, D')."""
@@ -115,11 +123,9 @@ class FullPosterior(CovarianceInBasis):
         try:
             self.factor = cholesky(H)
         except np.linalg.LinAlgError:
-            raise SingularError(
-                "The posterior has no finite covariance, so far as numbers of 16 digits can tell: some combination of "
-                "coefficients is determined neither by the rows nor, beside them, by the prior. Use a stronger prior "
-                "(a larger precision, or prior='evidence'), or remove columns that repeat others."
-            ) from None
+            raise SingularError(_NO_COVARIANCE) from None
+        if not self.factor.diagonal().min(initial=np.inf) > _LEAST_ROOT:
+            raise SingularError(_NO_COVARIANCE)
 
     def about(self, mean: np.ndarray) -> FullPosterior:
         """A Gaussian with this covariance about another mean; it keeps what has been computed of the covariance."""

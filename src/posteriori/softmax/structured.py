@@ -51,7 +51,8 @@ def structure_for(asked: str, N: int, K: int, width: int) -> tuple[str, str]:
         return asked, "as asked"
     side = (K - 1) * width
     flops, of_factors = 0.5 * N * side**2, _FACTORS * side**3 / 3.0
-    if size <= 8_000 and flops <= _FULL_FLOPS and of_factors <= _FACTOR_FLOPS:
+    quick = of_factors <= _FACTOR_FLOPS or K == 2  # of two classes a Kronecker posterior costs no less
+    if size <= 8_000 and flops <= _FULL_FLOPS and quick:
         return "full", f"{size} parameters"
     why = f"{size} parameters" if size > 8_000 else f"{flops + of_factors:.1g} multiplications for a full one"
     if max(K, width) <= _KRONECKER_SIDE:

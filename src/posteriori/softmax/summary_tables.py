@@ -244,13 +244,14 @@ def _marginal_effects(
             sd = np.full_like(sd, np.inf)
         return _table(model, list(model.classes_), names, mean, sd, level, kind.sampling)
     effects, tail = _drawn_effects(model, blocks, at), 0.5 * (1.0 - level)
-    mean = effects.mean(axis=0)
+    mean, size = effects.mean(axis=0), np.abs(effects).max(axis=0)
+    size = np.where(size > 0, size, 1.0)  # in whatever units: squares of effects may be beyond the range of numbers
     return pd.DataFrame(
         {
             "class": np.repeat(np.asarray(model.classes_, dtype=object), len(names)),
             "feature": names * K,
             "mean": mean.ravel(),
-            "sd": effects.std(axis=0).ravel(),
+            "sd": ((effects / size).std(axis=0) * size).ravel(),
             "lower": np.quantile(effects, tail, axis=0).ravel(),
             "upper": np.quantile(effects, 1.0 - tail, axis=0).ravel(),
             "probability_of_sign": (np.sign(effects) == np.sign(mean)).mean(axis=0).ravel(),
