@@ -26,7 +26,7 @@ FULL_PARAMETERS = 10_000
 """Most parameters K D' of a full posterior."""
 _FULL_FLOPS = 1e12
 """Most multiplications that "auto" spends on a full Hessian."""
-_FACTORS, _FACTOR_FLOPS = 60, 1e11
+_FACTORS, _FACTOR_FLOPS = 60, 3e11
 """How often a Hessian is factored in the search for a prior, and the most multiplications that "auto" spends on it."""
 _KRONECKER_SIDE = 4_000
 """Most classes or features of a Kronecker posterior."""
