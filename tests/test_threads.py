@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import threading
 import time
+import weakref
 from collections import Counter
 
 import pytest
@@ -215,3 +216,30 @@ def test_a_forked_process_makes_its_own_pool():
     if child.exitcode is None:
         child.kill()
     assert child.exitcode == 0
+
+
+def test_helpers_that_never_start_keep_nothing_in_memory():
+    """Work within work: its helpers wait for a thread that is busy, and must not hold the rows until it is free."""
+
+    class Rows:
+        pass
+
+    n_helpers = max(1, threads._cores() - 1)
+    started, done, freed = threading.Semaphore(0), threading.Event(), []
+
+    def task(_):
+        if threading.current_thread() is not threading.main_thread():
+            started.release()
+            done.wait(30)
+            return
+        for _ in range(n_helpers):
+            assert started.acquire(timeout=30)
+        rows = Rows()
+        seen = weakref.ref(rows)
+        threads.run_tasks(lambda _, rows=rows: None, 2, 2)
+        del rows
+        freed.append(seen() is None)
+        done.set()
+
+    threads.run_tasks(task, n_helpers + 1, n_helpers + 1)
+    assert freed == [True]

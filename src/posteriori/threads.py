@@ -129,11 +129,22 @@ def _share(work: Callable[[], None], n_helpers: int, stopped: threading.Event) -
 
     NumPy's settings for overflow are part of that context.
     """
-    helpers: list[Future[None]] = [_pool(os.getpid()).submit(copy_context().run, work) for _ in range(n_helpers)]
+    # a helper that is cancelled stays in the pool's queue until a thread is free: it must not keep the work, and with
+    # it the rows, in memory
+    held = [work]
+
+    def help_with_it() -> None:
+        for shared in held[:1]:
+            shared()
+
+    helpers: list[Future[None]] = [
+        _pool(os.getpid()).submit(copy_context().run, help_with_it) for _ in range(n_helpers)
+    ]
     try:
         work()
     finally:  # also when interrupted: no helper may still be writing when we return
         stopped.set()
+        held.clear()
         for helper in helpers:
             helper.cancel()
         errors = [helper.exception() for helper in helpers if not helper.cancelled()]

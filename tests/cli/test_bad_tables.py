@@ -3,6 +3,7 @@
 import errno
 import io
 import string
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 import posteriori as po
 from posteriori.cli import app
+from posteriori.files import replacing
 
 GOOD = "a,b,y\n" + "".join(f"{i % 7},{'uv'[i % 2]},{'pq'[(i // 3) % 2]}\n" for i in range(40))
 
@@ -98,8 +100,10 @@ def test_paths_that_are_no_files(tmp_path, model):
     assert sentence(run("predict", model, tmp_path))
     folder = tmp_path / "folder.csv"
     folder.mkdir()
-    assert "not a regular file" in sentence(run("predict", model, tmp_path / "t.csv", "--out", folder))
-    assert "No such file" in sentence(run("predict", model, tmp_path / "t.csv", "--out", tmp_path / "no" / "p.csv"))
+    assert "is a folder" in sentence(run("predict", model, tmp_path / "t.csv", "--out", folder))
+    assert "there is no folder" in sentence(
+        run("predict", model, tmp_path / "t.csv", "--out", tmp_path / "no" / "p.csv")
+    )
 
 
 class Full(io.RawIOBase):
@@ -110,13 +114,20 @@ class Full(io.RawIOBase):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
+@contextmanager
+def full_disk(path):
+    """A file beside the old one, on a disk without space."""
+    with replacing(path), io.BufferedWriter(Full(), 16) as file:
+        yield file
+
+
 @pytest.mark.parametrize("name", ["p.csv", "p.parquet", "p.jsonl"])
 def test_a_full_disk_leaves_the_old_file(tmp_path, model, monkeypatch, name):
     path = tmp_path / name
     path.write_text("old")
-    monkeypatch.setattr("posteriori.tables.files._write", lambda *_: Full().write(b""))
+    monkeypatch.setattr("posteriori.tables.files._opened", full_disk)
     said = sentence(run("predict", model, tmp_path / "t.csv", "--out", path))
-    assert "No space left on device" in said
+    assert f"{path} cannot be written: No space left on device" in said
     assert path.read_text() == "old"
     assert not [p for p in tmp_path.iterdir() if p.suffix == ".part"]
 

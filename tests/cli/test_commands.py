@@ -8,10 +8,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from sklearn.pipeline import Pipeline
 from typer.testing import CliRunner
 
 import posteriori as po
-from posteriori.cli import app, inputs
+from posteriori.cli import app
 from posteriori.meta.selection import select_model
 
 TARGET = "species"
@@ -81,7 +82,7 @@ def test_fit_says_what_was_done(folder, tmp_path):
 def test_fit_without_a_file_says_so(folder):
     assert (
         "Not stored: give --out FILE"
-        in ok("fit", folder / "train.csv", "--target", TARGET, "--model", "gaussian").stdout
+        in ok("fit", folder / "train.csv", "--target", TARGET, "--model", "softmax").stdout
     )
 
 
@@ -110,7 +111,7 @@ def test_fit_chooses_and_says_why(folder, monkeypatch):
     result = ok("fit", folder / "train.csv", "--target", TARGET)
     printed = json.loads(ok("fit", folder / "train.csv", "--target", TARGET, "--json").stdout)
     assert printed["choice"]["candidates"][0]["behind"] == 0.0
-    assert {candidate["name"] for candidate in printed["choice"]["candidates"]} == {"softmax", "bayes", "gaussian"}
+    assert {candidate["name"] for candidate in printed["choice"]["candidates"]} == {"bayes", "gaussian", "frequencies"}
     assert "230 rows held out" in printed["choice"]["reason"]
     assert " ".join(f"Model: {printed['model']}, {printed['choice']['reason']}.".split()) in " ".join(
         result.stdout.split()
@@ -196,6 +197,8 @@ def test_evaluate_with_a_report(folder, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>")
     assert f"{printed['scores']['log_loss']['value']:.3f}" in text
+    for words_of_head in ("Target</dt><dd>species", "BayesianSoftmaxRegression", "penguins.model", "test.csv (of 2"):
+        assert words_of_head in text
     assert str(page) in ok(*arguments).stdout.replace("\n", "")
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
@@ -217,7 +220,7 @@ def test_predict(folder, model, new, tmp_path, name):
 
 
 def test_rows_are_predicted_in_parts(folder, model, new, tmp_path, monkeypatch):
-    monkeypatch.setattr(inputs, "_ROWS_AT_ONCE", 10)
+    monkeypatch.setattr("posteriori.cli.predict.ROWS_AT_ONCE", 10)
     out = tmp_path / "p.parquet"
     ok("predict", folder / "penguins.model", folder / "new.csv", "--out", out)
     table = pd.read_parquet(out)
@@ -290,7 +293,7 @@ def test_mistakes_are_named_in_a_sentence(folder, tmp_path):
     assert "'bill_length_mm'" in fails("fit", train, "--target", "bill_length_mm")
     (tmp_path / "one.csv").write_text("a,y\n1,x\n2,x\n")
     assert "needs two classes" in fails("fit", tmp_path / "one.csv", "--target", "y")
-    assert "--keep names 'id'" in fails("predict", stored, folder / "new.csv", "--keep", "id")
+    assert "--keep names ['id']" in fails("predict", stored, folder / "new.csv", "--keep", "id")
     pd.read_csv(folder / "new.csv").drop(columns=["island"]).to_csv(tmp_path / "less.csv", index=False)
     assert "island" in fails("predict", stored, tmp_path / "less.csv")
     (tmp_path / "u.csv").write_text("state,go\nAdelie,1\n")
@@ -302,8 +305,20 @@ def test_mistakes_are_named_in_a_sentence(folder, tmp_path):
 
 
 def test_an_interval_needs_a_posterior(folder, tmp_path):
-    ok("fit", folder / "train.csv", "--target", TARGET, "--model", "softmax", "--out", tmp_path / "m")
-    assert "--interval needs a posterior" in fails("predict", tmp_path / "m", folder / "new.csv", "--interval", 0.9)
+    pipeline = Pipeline([("encode", po.TableEncoder()), ("fit", po.SoftmaxRegression())])
+    po.save(pipeline.fit(pd.read_csv(folder / "train.csv"), TARGET), tmp_path / "m")
+    assert "interval needs a posterior" in fails("predict", tmp_path / "m", folder / "new.csv", "--interval", 0.9)
+
+
+def test_gaussian_classes_have_intervals(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("posteriori.cli.fit.is_checked", lambda *_: False)
+    out = tmp_path / "p.csv"
+    ok("fit", folder / "train.csv", "--target", TARGET, "--model", "gaussian", "--out", tmp_path / "m")
+    ok("predict", tmp_path / "m", folder / "new.csv", "--interval", 0.9, "--uncertainty", "--out", out)
+    table = pd.read_csv(out)
+    assert (table["p(Adelie) lower"] <= table["p(Adelie)"]).all()
+    assert (table["p(Adelie)"] <= table["p(Adelie) upper"]).all()
+    assert (table["epistemic"] >= 0).all()
 
 
 def test_debug_shows_where_an_error_came_from(folder):
@@ -315,7 +330,7 @@ def test_what_should_not_happen_is_told_apart(folder, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("posteriori.cli.fit.read_files", broken)
+    monkeypatch.setattr("posteriori.cli.fit.training_rows", broken)
     printed = fails("fit", folder / "train.csv", "--target", TARGET, code=1)
     assert "division by zero" in printed
     assert "--debug" in printed

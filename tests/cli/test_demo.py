@@ -27,11 +27,11 @@ def test_demo_names_the_species(output):
 
 def test_demo_beats_the_class_frequencies(output):
     point, posterior, baseline = numbers("accuracy", output)
-    assert point > 0.95
-    assert posterior > 0.95
+    assert min(point, posterior) > 0.75
     assert 0.3 < baseline < 0.6
     point, posterior, baseline = numbers("log-loss", output)
-    assert max(point, posterior) < 0.1 < baseline
+    assert max(point, posterior) < 0.45
+    assert baseline > 1.0
 
 
 def numbers(name, output):
@@ -44,7 +44,7 @@ def test_demo_shows_the_posterior(output):
     assert re.search(r"approximation +(laplace|variational)", output)
     p, low, high = map(float, re.search(r"Adelie +(\d\.\d+) \((\d\.\d+)-(\d\.\d+)\)", output).groups())
     assert low <= high <= 1
-    assert p > 0.5
+    assert low < p < high
 
 
 def test_demo_shows_a_small_gap(output):
@@ -62,15 +62,40 @@ def test_version():
     assert result.output == f"posteriori {posteriori.__version__}\n"
 
 
-def test_demo_decides(output):
-    again = int(re.search(r"measure again +(\d+)", output).group(1))
-    assert 1 <= again <= 20
-    decided, named = (float(re.search(rf"{row} +\d+ +(\d\.\d+)", output).group(1)) for row in ("all", "always a name"))
-    assert 0.95 < named <= 1.0
-    assert decided > 0.95
+def test_deciding_pays(output):
+    """Against both ways to do without: naming every penguin, and measuring the bill of every one."""
+    assert 10 <= int(re.search(r"\n  measure the bill +(\d+)", output).group(1)) <= 100
+    rows = ("decided", "always a name", "always measure the bill")
+    decided, named, measured = (float(re.search(rf"{row} +\d+ +(\d\.\d+)", output).group(1)) for row in rows)
+    assert decided > named + 0.05
+    assert decided > measured + 0.05
+    said = " ".join(output.split())
+    assert f"{decided - named:.3f} more than always naming the most probable species" in said
+    assert f"{decided - measured:.3f} more than measuring every bill" in said
+
+
+@pytest.mark.parametrize("folder", ["missing", "protected"])
+def test_demo_without_a_place_for_temporary_files(folder, tmp_path, monkeypatch):
+    pytest.importorskip("altair")
+
+    def missing():
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    def protected(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    if folder == "missing":
+        monkeypatch.setattr("tempfile.gettempdir", missing)
+    else:
+        monkeypatch.setattr("posteriori.cli.demo.write_report", protected)
+    result = CliRunner().invoke(app, ["demo"], env={"NO_COLOR": "1"})
+    assert result.exit_code == 0, result.output
+    assert "No report: there is no" in result.output
+    assert "Give --report FILE." in " ".join(result.output.split())
+    assert "Traceback" not in result.output
 
 
 def test_demo_writes_a_report_and_says_where(output, page):
     pytest.importorskip("altair")
     assert str(page) in output
-    assert "measure again" in page.read_text(encoding="utf-8")
+    assert "measure the bill" in page.read_text(encoding="utf-8")

@@ -70,9 +70,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         (("--digits", "1"), "Error: digits must be a whole number from 2 to 10, got 1."),
         (
             ("--out", "/no/such/folder/file.md"),
-            "Error: /no/such/folder/file.md cannot be written: No such file or directory.",
+            "Error: --out /no/such/folder/file.md: there is no folder /no/such/folder; create it first.",
         ),
-        (("--out", "/"), "Error: / cannot be written: it is not a regular file."),
+        (("--out", "/"), "Error: --out / is a folder: name a file in it."),
     ],
 )
 def test_errors_are_one_sentence(arguments, message):

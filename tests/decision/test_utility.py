@@ -158,10 +158,9 @@ BAD = {
     "blank": ("\n\n", NO_TABLE),
     "actions alone": ("state,treat,wait\n", NO_TABLE),
     "no actions": ("state\nill\nwell\n", NO_TABLE),
-    "semicolons": ("state;treat\nill;1\n", NO_TABLE),
     "too few": ("state,treat,wait\nill,10,-50\nwell,-5\n", "Line 3 of .*csv has 2 fields, and 3 are needed"),
     "too many": ("state,treat,wait\nill,10,-50,1\n", "Line 2 of .*csv has 4 fields, and 3 are needed"),
-    "after blank lines": ("\nstate,treat\n\nill,1\n\nwell\n", "Line 6 of .*csv has 1 fields, and 2 are needed"),
+    "after blank lines": ("\nstate,treat\n\nill,1\n\nwell\n", "Line 6 of .*csv has 1 field, and 2 are needed"),
     "text": ("state,treat,wait\nill,10,much\n", "Line 2 of .*csv has 'much' under 'wait': a finite number is needed"),
     "nothing": (
         "state,treat,wait\nill,10,-50\nwell,,0\n",
@@ -387,3 +386,56 @@ def test_wrong_costs_are_refused_too(name):
     costs, states, actions, _ = WRONG[name]
     with pytest.raises(ValueError, match=r"utility|names"):
         Utility.from_costs(costs, states, actions)
+
+
+# Files as people write them
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"state;treat;wait\nill;10,5;-50\nwell;-5;0\n",
+        b"state\ttreat\twait\nill\t10.5\t-50\nwell\t-5\t0\n",
+        b"\xef\xbb\xbfstate; treat; wait\r\n ill ; 10,5;-50\r\nwell;-5 ;0\r\n",
+        "state,treat,wait\nill,10.5,\u221250\nwell,-5,0\n".encode(),
+        "state,treat,wait\nill,10.5,-50\nwell,-5,0\n".encode("utf-16"),
+        b'"state","treat","wait"\n"ill","10,5","-50"\n"well","-5","0"\n',
+    ],
+    ids=["semicolons", "tabs", "spreadsheet", "minus sign", "utf-16", "quoted"],
+)
+def test_files_of_other_dialects_hold_the_same_utilities(tmp_path, content):
+    path = tmp_path / "utility.csv"
+    path.write_bytes(content)
+    utility = Utility.from_csv(path)
+    np.testing.assert_array_equal(utility.matrix, [[10.5, -50], [-5, 0]])
+    assert (utility.states.tolist(), utility.actions.tolist()) == (["ill", "well"], ["treat", "wait"])
+
+
+def test_names_in_latin_1(tmp_path):
+    path = tmp_path / "utility.csv"
+    path.write_bytes("state,go\nfähig,1\n".encode("latin-1"))
+    assert Utility.from_csv(path).states.tolist() == ["fähig"]
+
+
+@pytest.mark.parametrize(
+    ("states", "classes"),
+    [
+        (["TRUE", "FALSE"], [False, True]),
+        (["yes", "no"], [False, True]),
+        (["1", "2.0"], [1, 2]),
+        (["1", "2"], [1.0, 2.0]),
+        ([1, 2], ["1", "2"]),
+        ([" a", "b "], ["a", "b"]),
+    ],
+)
+def test_states_match_classes_that_mean_the_same(states, classes):
+    utility = Utility(np.eye(2), states).ordered(classes)
+    assert utility.states.tolist() == classes
+    assert utility.matrix.trace() == (0 if states[0] in ("TRUE", "yes") else 2)
+
+
+def test_names_that_differ_are_not_taken_for_the_same():
+    with pytest.raises(ValueError, match="do not match the classes"):
+        Utility(np.eye(2), ["1", "2"]).ordered([1, 3])
+    with pytest.raises(ValueError, match="do not match the classes"):
+        Utility(np.eye(2), [" a", "a"]).ordered(["a", "b"])

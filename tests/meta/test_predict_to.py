@@ -13,7 +13,8 @@ from sklearn.pipeline import Pipeline
 
 import posteriori as po
 from posteriori.meta import predict_to as module
-from posteriori.tables.files import read_files
+from posteriori.meta.batch_predictor import labels_column
+from posteriori.tables.files import open_files
 
 N = 500
 
@@ -116,7 +117,7 @@ def test_files_are_what_their_names_say(model, name, tmp_path):
         lines = bz2.decompress(path.read_bytes()).decode().splitlines()
         assert json.loads(lines[4])["number"] == 4
     else:
-        found = read_files([str(path)])
+        found = open_files([str(path)]).to_table()
         assert found.column_names == ["number", "prediction", "p(a)", "p(b)"]
         assert found["number"].to_pylist() == list(range(N))
     with pytest.raises(ValueError, match=r"leave \.gz out"):
@@ -124,4 +125,4 @@ def test_files_are_what_their_names_say(model, name, tmp_path):
 
 
 def test_labels_of_mixed_kinds_are_written_as_text():
-    assert module.labels_column(np.array([1, "a"], dtype=object)).to_pylist() == ["1", "a"]
+    assert labels_column(np.array([1, "a"], dtype=object)).to_pylist() == ["1", "a"]

@@ -6,7 +6,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from posteriori.meta import selection
-from posteriori.meta.selection import MODELS, select_model, table_model
+from posteriori.meta.selection import FREQUENCIES, MODELS, select_model, table_model
 
 
 def straight(n=240, seed=0):
@@ -39,7 +39,7 @@ def test_straight_borders_take_a_linear_model():
     found = select_model(straight(), "kind")
     assert found.name == "bayes"
     losses = {model.name: model.log_loss for model in found.comparison.models}
-    assert set(losses) == {"softmax", "bayes", "gaussian"}
+    assert set(losses) == {"bayes", "gaussian", "frequencies"}
     assert [c.log_loss for c in found.comparison.models] == sorted(losses.values())
     assert found.comparison.models[0].difference == found.comparison.models[0].difference_error == 0.0
     assert "240 rows held out" in found.reason
@@ -50,7 +50,7 @@ def test_round_borders_do_not():
     found = select_model(round_(), "kind")
     assert found.name == "gaussian"
     losses = {model.name: model.log_loss for model in found.comparison.models}
-    assert losses["gaussian"] < 0.5 * losses["softmax"]
+    assert losses["gaussian"] < 0.5 * losses["bayes"]
     assert found.reason == "lowest log-loss on 300 rows held out"
 
 
@@ -76,14 +76,94 @@ def test_a_class_of_one_row_is_no_obstacle():
 def test_many_rows_are_held_out_once(monkeypatch):
     monkeypatch.setattr(selection, "_ROWS_HELD_OUT_ONCE", 100)
     y = np.arange(150) % 3
-    splits = selection._selection_folds(y, 0)
+    splits = selection._splits(y, selection.n_folds(["bayes"], len(y)), 0)
     assert len(splits) == 1
     assert len(splits[0][1]) == 30
 
 
 def test_models_have_names():
-    for name, kind in MODELS.items():
-        model = table_model(name, random_state=3)
-        assert type(model[-1]) is kind
+    for name, make in MODELS.items():
+        model = table_model(name, random_state=3, keep=["id"])
+        assert type(model[-1]) is type(make())
+        assert model[0].keep == ["id"]
     with pytest.raises(ValueError, match="model='svm' is unknown: use one of softmax, bayes"):
         table_model("svm")
+
+
+# Nothing that is worse than the class frequencies
+
+
+def noise(n=60, seed=0):
+    """Heavy tails, and classes that have nothing to do with them."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(2, size=(n, 8))
+    return pa.table({f"x{d}": X[:, d] for d in range(8)} | {"kind": rng.choice(["a", "b", "c"], n, p=[0.6, 0.3, 0.1])})
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_class_frequencies_are_selected_where_nothing_can_be_learned():
+    found = select_model(noise(), "kind")
+    assert found.name == FREQUENCIES
+    assert not found.learned
+    assert found.comparison.best == FREQUENCIES
+    assert "60 rows held out" in found.reason
+    assert "the class frequencies have" in found.reason
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", ["softmax", "bayes", "gaussian"])
+def test_a_model_that_was_asked_for_is_kept_only_if_it_is_better(name):
+    assert select_model(straight(), "kind", names=[name]).name == name
+    assert not select_model(noise(), "kind", names=[name]).learned
+
+
+@pytest.mark.usefixtures("quick")
+def test_models_worse_than_the_frequencies_are_not_preferred(monkeypatch):
+    """Of two within a standard error of the best, the preferred one is out of the question if it is worse than none."""
+    from posteriori.meta.comparison import ComparedModel, Comparison
+
+    def model(name, loss, difference, error):
+        return ComparedModel(name, loss, 0.1, difference, error, 0.5, 0.5, 1.0)
+
+    models = [model("gaussian", 1.0, 0.0, 0.0), model(FREQUENCIES, 1.05, 0.05, 0.2), model("bayes", 1.1, 0.1, 0.2)]
+    spread = np.tile([-0.05, 0.05], 5)
+    losses = {"gaussian": np.ones(10) + spread, FREQUENCIES: np.full(10, 1.05), "bayes": np.full(10, 1.1)}
+    assert selection._selected(Comparison(models, np.arange(10), losses)).name == "gaussian"
+    losses["gaussian"] = np.ones(10) + 10 * spread  # better by less than half a standard error
+    assert selection._selected(Comparison(models, np.arange(10), losses)).name == FREQUENCIES
+
+
+def test_the_model_of_class_frequencies_has_intervals():
+    table = noise(400)
+    model = table_model(FREQUENCIES).fit(table, "kind")
+    shares = np.unique(table["kind"].to_pylist(), return_counts=True)[1] / 400
+    far = pa.table({name: np.array([0.0, 1e3, -1e5]) for name in table.column_names if name != "kind"})
+    P = model.predict_proba(far)
+    np.testing.assert_allclose(P, np.tile(shares, (3, 1)), atol=0.02)
+    lower, upper = model[-1].predict_interval(model[0].transform(far), 0.95)
+    error = np.sqrt(shares * (1 - shares) / 400)
+    np.testing.assert_allclose(0.5 * (upper - lower)[0], 1.96 * error, rtol=0.2)
+
+
+def test_weights_of_softmax_do_not_depend_on_units():
+    """The prior is chosen by evidence: alpha = 1 in raw units was anything from nothing to everything."""
+    table = straight(80)
+    grams = table.set_column(0, "a", pa.array(np.asarray(table["a"]) * 1e6 + 3e6))
+    P, Q = (table_model("softmax").fit(each, "kind").predict_proba(each) for each in (table, grams))
+    np.testing.assert_allclose(P, Q, atol=1e-5)
+
+
+@pytest.mark.usefixtures("quick")
+def test_rows_that_cannot_be_held_out_are_no_obstacle():
+    found = select_model(pa.table({"a": [1.0, 2.0, 3.0], "kind": ["x", "x", "y"]}), "kind", names=["bayes"])
+    assert found.name in ("bayes", FREQUENCIES)
+
+
+@pytest.mark.usefixtures("quick")
+def test_every_fit_is_reported():
+    heard = []
+    select_model(straight(60), "kind", names=["bayes"], report=heard.append)
+    assert [(each.name, each.fold, each.n_folds) for each in heard] == [
+        ("bayes", 1, 2), ("bayes", 2, 2), (FREQUENCIES, 1, 2), (FREQUENCIES, 2, 2),
+    ]  # fmt: skip
+    assert all(np.isfinite(each.log_loss) and each.seconds >= 0 for each in heard)

@@ -70,7 +70,12 @@ def test_the_interval_of_the_log_loss_covers_the_truth(monkeypatch):
 def test_a_row_or_two(n):
     scored = score_probabilities(["b"] * n, [[0.2, 0.5, 0.3]] * n, CLASSES)
     assert scored.scores["accuracy"].value == 1.0
-    assert all(np.isfinite(score).all() for score in scored.scores.values())
+    assert all(np.isfinite(score.value) for score in scored.scores.values())
+    assert scored.scores["accuracy"].has_interval
+    assert scored.scores["log_loss"].has_interval == (n > 1)
+    if n == 1:  # a single row says nothing about how much rows differ
+        loss = scored.to_dict()["scores"]["log_loss"]
+        assert (loss["lower"], loss["upper"]) == (None, None)
 
 
 def test_plain_values_for_programs():

@@ -294,8 +294,12 @@ def test_what_is_infinite_is_not_drawn():
     model.coef_ = model.coef_.copy()
     model.coef_[:, 1] = np.inf, -np.inf, 0
     with np.errstate(invalid="ignore"):
-        drawn = Parsed(page(model)).json("charts-data")["chart-learned"]
+        parsed = Parsed(page(model))
+    drawn = parsed.json("charts-data")["chart-learned"]
     assert None in [bar["value"] for bar in drawn["data"]["values"]]
+    cells = [cell for row in parsed.tables["Coefficients"][1:] for cell in row[1:]]
+    assert "unknown" in cells  # infinite about an infinite mean
+    assert not {"inf", "-inf", "nan"} & set(cells)
 
 
 def test_nothing_to_show():
@@ -363,7 +367,7 @@ def test_names_are_never_taken_for_html():
     table = pd.DataFrame({"<i>": rng.normal(size=60), "</td>'\"": ["<img src=x onerror=alert(1)>"] * 60})
     model = GaussianNB().fit(table[["<i>"]].rename(columns=str), y)
     scored = score_probabilities(y, rng.dirichlet(np.ones(4), 60), names)
-    html = page(model, table, y, scored, title="<u>&", model_name="</h1><script>")
+    html = page(model, table, y, scored, title="<u>&", model_name="</h1><script>", facts={"Data": "<u>.csv</dl>"})
     parsed = Parsed(html)  # fails where tags do not match
     assert {tag for tag, _ in parsed.elements} & {"i", "img", "u"} == set()
     assert len(parsed.scripts) == 4
@@ -391,7 +395,7 @@ def test_labels_stay_different_when_shortened():
 def test_one_row():
     scored = score_probabilities(Y[:1], SCORED.probabilities[:1], CLASSES)
     parsed = Parsed(page(table=X[:1], y=Y[:1], scored=scored))
-    assert "no interval" in parsed.text
+    assert "one row has no interval" in parsed.text
     assert "on 1 row of 3 classes" in parsed.text
     assert len(parsed.tables["Surprising rows, counted from 0"]) == 2
 

@@ -1,14 +1,37 @@
 """The commands and their arguments; the work is imported when a command runs."""
 
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import posteriori
+from posteriori.cli.output import error_sentence, errors_as_sentences, printable
+from posteriori.cli.process import exit_code, leave_at_once, let_go_of_output, show_every_character, was_stopped
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False)
+
+class CommandLine(typer.Typer):
+    """The commands as a program that ends as other programs do: quietly where nobody reads what it prints."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Run the command that the arguments name, and exit with its code."""
+        show_every_character()
+        try:
+            return super().__call__(*args, **options)
+        except SystemExit as end:
+            code = exit_code(end)
+            if was_stopped(code):
+                leave_at_once(code)
+            sys.exit(code)
+        except OSError as error:  # outside of a command, as in --help
+            let_go_of_output()
+            typer.echo(f"Error: {error_sentence(error)}", err=True)
+            sys.exit(2)
+
+
+app = CommandLine(no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 
 
 class Markup(StrEnum):
@@ -27,6 +50,9 @@ class ModelName(StrEnum):
     gaussian = "gaussian"
     gp = "gp"
     deep_gp = "deep-gp"
+
+
+_AFTER_READING = {ModelName.auto: " Then models are compared, from seconds to minutes; --model bayes takes less."}
 
 
 class Form(StrEnum):
@@ -88,9 +114,10 @@ def demo(
     ] = None,
 ) -> None:
     """Fit the Palmer penguins, show what comes out, decide, and write a report."""
-    from posteriori.cli.demo import run
+    with errors_as_sentences():
+        from posteriori.cli.demo import run
 
-    run(report)
+        run(report)
 
 
 @app.command()
@@ -103,7 +130,14 @@ def fit(
     out: Annotated[str | None, typer.Option(metavar="FILE", help="Store the model in this file.")] = None,
     weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column with weights of the rows.")] = None,
     drop: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; repeatable.")] = None,
+    keep_id: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep-id", metavar="COLUMN", help="A column to use although it looks like row numbers; repeatable."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="For what is drawn at random.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not say what is going on.")] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -118,11 +152,17 @@ def fit(
 
         posteriori fit 'part-*.parquet' --target species --model bayes --drop island
     """
-    from posteriori.cli.fit import run
-    from posteriori.cli.output import errors_as_sentences
-
     with errors_as_sentences(debug):
-        run(table, target, model.value, out, weight, drop or [], seed, json)
+        if not quiet:
+            then = (
+                " Then models are compared, from seconds to minutes; --model bayes takes less."
+                if model == "auto"
+                else ""
+            )
+            typer.echo(f"Reading {printable(', '.join(table))}.{then}", err=True)
+        from posteriori.cli.fit import run
+
+        run(table, target, model.value, out, weight, drop or [], keep_id or [], seed, json, quiet)
 
 
 @app.command()
@@ -151,10 +191,9 @@ def evaluate(
 
         posteriori evaluate penguins.model test.csv --report report.html
     """
-    from posteriori.cli.evaluate import run
-    from posteriori.cli.output import errors_as_sentences
-
     with errors_as_sentences(debug):
+        from posteriori.cli.evaluate import run
+
         run(model, table, target, utility, report, json)
 
 
@@ -185,11 +224,10 @@ def predict(
 
         cat new.csv | posteriori predict penguins.model - --format jsonl
     """
-    from posteriori.cli.output import errors_as_sentences
-    from posteriori.cli.predict import run
-
     with errors_as_sentences(debug):
-        run(model, table, out, form and form.value, keep or [], interval, uncertainty)
+        from posteriori.cli.predict import predict
+
+        predict(model, table, out, form and form.value, keep or [], interval, uncertainty)
 
 
 @app.command()
@@ -219,11 +257,10 @@ def decide(
 
         posteriori decide patients.model new.csv --utility utility.csv --keep id --out actions.csv
     """
-    from posteriori.cli.decide import run
-    from posteriori.cli.output import errors_as_sentences
-
     with errors_as_sentences(debug):
-        run(model, table, utility, out, form and form.value, keep or [])
+        from posteriori.cli.predict import decide
+
+        decide(model, table, utility, out, form and form.value, keep or [])
 
 
 @app.command()
@@ -233,7 +270,7 @@ def walkthrough(
     ] = Markup.markdown,
     digits: Annotated[int, typer.Option(help="Decimals shown, 2 to 10.")] = 4,
     alpha: Annotated[float, typer.Option(help="Precision of the prior on every weight, above 0.")] = 1.0,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of the screen.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Write to this file instead of the screen.")] = None,
 ) -> None:
     """Calculate a small Bayesian classification by hand, every step with its numbers.
 
@@ -248,6 +285,7 @@ def walkthrough(
 
         posteriori walkthrough --format latex --out walkthrough.tex
     """
-    from posteriori.cli.walkthrough import run
+    with errors_as_sentences():
+        from posteriori.cli.walkthrough import run
 
-    run(format.value, digits, alpha, out)
+        run(format.value, digits, alpha, out)

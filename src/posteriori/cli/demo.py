@@ -1,4 +1,4 @@
-"""The demo: three species of penguins recognised by four measurements, and the decisions that follow."""
+"""The demo: three species of penguins by two quick measurements, and when it pays to take a third."""
 
 import tempfile
 from importlib.resources import files
@@ -15,19 +15,23 @@ from sklearn.metrics import accuracy_score, log_loss
 
 from posteriori import BayesianSoftmaxRegression, SoftmaxRegression, Utility, decide
 from posteriori import report as write_report
-from posteriori.cli.output import plain_table
+from posteriori.cli.destinations import require_destination
+from posteriori.cli.output import counted, plain_table, result_console
 from posteriori.decision.scores import realised_utility
 
 TARGET = "species"
-FEATURES = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g"]
-
-
-WORTH_OF_MEASURING_AGAIN = 0.95
-"""The utility of measuring again, where a right name is worth 1 and a wrong one 0."""
+FEATURES = ["flipper_length_mm", "body_mass_g"]
+"""What a scale and a ruler show at once; Adelie and Chinstrap penguins overlap in them."""
+MEASURE = "measure the bill"
+WORTH_OF_MEASURING = 0.8
+"""The utility of measuring the bill, which tells the species and takes a fifth of the gain, where a right name is worth
+1 and a wrong one 0."""
 
 
 def run(report: Path | None) -> None:
     """Fit two models, print their scores and decisions, and write the report."""
+    if report is not None:
+        require_destination(report, option="--report", what="a report")
     train, test = load_penguins()
     model = SoftmaxRegression()
     start = perf_counter()
@@ -38,8 +42,8 @@ def run(report: Path | None) -> None:
     posterior.fit(train, TARGET)
     posterior_seconds = perf_counter() - start
 
-    console = Console(highlight=False)
-    utility = Utility.zero_one(posterior.classes_).with_reject(WORTH_OF_MEASURING_AGAIN, "measure again")
+    console = result_console()
+    utility = Utility.zero_one(posterior.classes_).with_reject(WORTH_OF_MEASURING, MEASURE)
     sections = {
         "Certificate": certificate_table(model, seconds),
         "Posterior, its prior chosen by evidence": posterior_table(posterior, posterior_seconds),
@@ -48,25 +52,53 @@ def run(report: Path | None) -> None:
         "Held-out penguins: the first of each species, and the least certain, with 95 % intervals": prediction_table(
             posterior, test
         ),
-        f"Decisions, if a right name is worth 1, a wrong one 0 and measuring again {WORTH_OF_MEASURING_AGAIN:g}": (
+        f"Decisions, if a right name is worth 1, a wrong one 0 and to {MEASURE} {WORTH_OF_MEASURING:g}": (
             decision_table(posterior, test, utility)
         ),
     }
-    console.print("\n[bold]Softmax regression on the Palmer penguins[/bold]")
+    console.print("\nSoftmax regression on the Palmer penguins", style="bold")
     console.print(
-        f"{len(train)} rows fitted, {len(test)} held out; {len(FEATURES)} features in raw units, "
+        f"{counted(len(train))} fitted, {len(test)} held out; {len(FEATURES)} features in raw units, "
         f"{len(model.classes_)} classes."
     )
-    console.print(model.solution_.status.value, markup=False)
+    console.print(model.solution_.status.value)
     for title, table in sections.items():
-        console.print(f"\n[bold]{title}[/bold]")
+        console.print(f"\n{title}", style="bold")
         console.print(table)
+    console.print(f"\n{gain_sentence(posterior, test, utility)}", style="bold")
+    _write_page(console, posterior, test, utility, report)
+
+
+def _write_page(
+    console: Console,
+    posterior: BayesianSoftmaxRegression,
+    test: pd.DataFrame,
+    utility: Utility,
+    report: Path | None,
+) -> None:
+    """Write the report, or say why there is none; without a path it goes among temporary files, if there is a place."""
     if find_spec("altair") is None or find_spec("vl_convert") is None:
-        console.print("\nThe report needs Altair: pip install 'posteriori[report]'.", markup=False)
+        console.print("\nThe report needs Altair: pip install 'posteriori[report]'.")
         return
-    path = Path(tempfile.gettempdir()) / "posteriori-demo.html" if report is None else report
-    write_report(posterior, test, TARGET, path, title="Penguins held out", utility=utility)
-    console.print(f"\nReport, in which these utilities can be edited:\n{path}", markup=False, soft_wrap=True)
+    path = report
+    try:
+        path = Path(tempfile.gettempdir()) / "posteriori-demo.html" if report is None else report
+        write_report(
+            posterior,
+            test,
+            TARGET,
+            path,
+            title="Penguins held out",
+            utility=utility,
+            facts={"Data": "Palmer penguins, every third one"},
+        )
+    except OSError as error:
+        if report is not None:
+            raise
+        where = "no folder for temporary files" if path is None else f"no way to write {path}"
+        console.print(f"\nNo report: there is {where} ({error.strerror}). Give --report FILE.", soft_wrap=True)
+        return
+    console.print(f"\nReport, in which these utilities can be edited:\n{path}", soft_wrap=True)
 
 
 def load_penguins() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -149,12 +181,31 @@ def prediction_table(model: BayesianSoftmaxRegression, test: pd.DataFrame) -> Ta
 
 
 def decision_table(model: BayesianSoftmaxRegression, test: pd.DataFrame, utility: Utility) -> Table:
-    """The number of penguins for which each action is the best, and its worth beside that of naming each of them."""
+    """The number of penguins for which each action is the best, and the worth of these decisions beside fixed ways."""
     decisions = decide(model.predict_proba(test), utility, classes=model.classes_)
     table = plain_table("action", "penguins", "realised utility")
     for action in utility.actions:
         table.add_row(str(action), str(int((decisions.actions == action).sum())))
-    named = model.predict(test)
-    table.add_row("all", str(len(test)), f"{realised_utility(test[TARGET], decisions.actions, utility):.4f}")
-    table.add_row("always a name", str(len(test)), f"{realised_utility(test[TARGET], named, utility):.4f}")
+    for name, worth in worths(model, test, utility).items():
+        table.add_row(name, str(len(test)), f"{worth:.4f}")
     return table
+
+
+def worths(model: BayesianSoftmaxRegression, test: pd.DataFrame, utility: Utility) -> dict[str, float]:
+    """The realised utility a penguin of the decisions, of always naming the most probable species, and of measuring."""
+    decisions = decide(model.predict_proba(test), utility, classes=model.classes_)
+    ways = {
+        "decided": decisions.actions,
+        "always a name": model.predict(test),
+        f"always {MEASURE}": [MEASURE] * len(test),
+    }
+    return {name: realised_utility(test[TARGET], actions, utility) for name, actions in ways.items()}
+
+
+def gain_sentence(model: BayesianSoftmaxRegression, test: pd.DataFrame, utility: Utility) -> str:
+    """How much the decisions pay, in one sentence."""
+    decided, named, measured = worths(model, test, utility).values()
+    return (
+        f"Deciding penguin by penguin is worth {decided:.3f} each: {decided - named:.3f} more than always naming the "
+        f"most probable species, {decided - measured:.3f} more than measuring every bill."
+    )

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from rich.console import Console
 
-from posteriori.cli.inputs import drop_unlabelled, require_columns
+from posteriori.cli.destinations import naming, require_destination
+from posteriori.cli.fit_summary import plain, print_fit
 from posteriori.cli.memory import peak_memory
-from posteriori.cli.output import plain_table, print_json, print_note, result_console
-from posteriori.meta.selection import Selection, select_model, table_model
-from posteriori.reports import evaluate
-from posteriori.rows.engines import take_rows
+from posteriori.cli.output import counted, print_json, result_console
+from posteriori.cli.progress import Progress, Shape, showing_progress
+from posteriori.cli.training_rows import FitColumns, TrainingRows, training_rows
+from posteriori.exceptions import ColumnWarning
+from posteriori.meta.selection import FREQUENCIES, Selection, candidates, is_checked, n_folds, select_model, table_model
+from posteriori.reports import Evaluation, evaluate
 from posteriori.storage import save
-from posteriori.tables.files import read_files
 
-_MOST_CLASSES = 12
-"""The most classes that are shown one by one."""
 _MOST_SCORED = 50_000
 """Rows of the fit whose predictions are scored."""
 
@@ -35,174 +32,145 @@ def run(
     out: str | None,
     weight: str | None,
     drop: Sequence[str],
+    keep_id: Sequence[str],
     seed: int,
     as_json: bool,
+    quiet: bool = False,
 ) -> None:
     """Read the table, select a model, fit and store it, and print a summary."""
-    table = _read(tables, target, weight, drop)
-    counts = _count_values(table, target)
-    _require_classes(counts, table, target)
-    began = perf_counter()
-    selection = _select(table, target, weight, seed) if name == "auto" else None
-    name = name if selection is None else selection.name
-    model = _fit(name, table, target, weight, seed)
-    seconds = perf_counter() - began
     if out is not None:
-        save(model, out)
+        require_destination(out, tables, what="a model")
+    with showing_progress(quiet) as progress:
+        rows = training_rows(tables, FitColumns(target, weight, tuple(drop), tuple(keep_id)), seed)
+        _require_room(name, rows)
+        shape = Shape(rows.n_rows, rows.n_features, len(rows.counts), not rows.in_memory)
+        began = perf_counter()
+        selection = _select(name, rows, seed, shape, progress)
+        chosen = name if selection is None else selection.name
+        with column_notes() as notes:
+            model = _fit(chosen, rows, seed, shape, progress)
+        scored = rows.sample(_MOST_SCORED, seed)
+        training = evaluate(model, scored, target, sample_weight=weight)
+        if chosen != FREQUENCIES and not _better_than_frequencies(training):
+            selection = _nothing_learned(chosen, training, selection)
+            chosen = FREQUENCIES
+            with column_notes():
+                model = _fit(chosen, rows, seed, shape, progress)
+            training = evaluate(model, scored, target, sample_weight=weight)
+        seconds = perf_counter() - began
+    if out is not None:
+        with naming(out):
+            save(model, out)
     summary = {
-        "model": name,
-        **_summary(model, table, counts, target, seed),
+        "model": chosen,
+        "learned": chosen != FREQUENCIES,
+        "notes": [*rows.notes, *notes],
+        **_summary(model, rows, training),
         "seconds": round(seconds, 3),
         "choice": None if selection is None else _selection_summary(selection),
     }
     if as_json:
         print_json({**summary, "stored": out})
-    else:
-        _print(summary, selection)
-        where = f"\nStored in {out}." if out else "\nNot stored: give --out FILE to keep the model."
-        result_console().print(where, markup=False)
+        return
+    print_fit(summary, asked=name)
+    where = f"\nStored in {out}." if out else "\nNot stored: give --out FILE to keep the model."
+    result_console().print(where, soft_wrap=True)
 
 
-def _read(tables: Sequence[str], target: str, weight: str | None, drop: Sequence[str]) -> pa.Table:
-    """The rows whose target is known, without the columns to leave out."""
-    table = read_files(tables)
-    require_columns(table, [target], "--target")
-    require_columns(table, [] if weight is None else [weight], "--weight")
-    require_columns(table, drop, "--drop")
-    return drop_unlabelled(table.drop_columns([*drop]) if drop else table, target)
-
-
-def _count_values(table: pa.Table, column: str) -> dict[Any, int]:
-    """The number of rows with each value of a column, in the order of the values."""
-    found = pc.value_counts(table[column])
-    pairs = zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
-    return dict(sorted(pairs, key=lambda pair: (str(type(pair[0])), pair[0])))
-
-
-def _require_classes(counts: dict[Any, int], table: pa.Table, target: str) -> None:
-    """Raise unless the target looks like a set of classes."""
-    if len(counts) < 2:
+def _require_room(name: str, rows: TrainingRows) -> None:
+    if name in ("gp", "deep-gp") and not rows.in_memory:
         raise ValueError(
-            f"{target!r} has one value only, {next(iter(counts))!r}, and a classifier needs two classes: choose "
-            "another column."
-        )
-    if pa.types.is_floating(table[target].type) and any(name != round(name) for name in counts):
-        raise ValueError(f"{target!r} holds numbers with fractions, which are not classes: choose another column.")
-    if len(counts) > 0.5 * table.num_rows and len(counts) > 20:
-        raise ValueError(
-            f"{target!r} has {len(counts)} different values in {table.num_rows} rows: that is not a set of classes, "
-            "choose another column."
+            f"--model {name} needs all rows in memory, and {counted(rows.n_rows)} are too many for it here: use "
+            "--model bayes or gaussian, which read them in passes, or fit a sample of the rows."
         )
 
 
-def _select(table: pa.Table, target: str, weight: str | None, seed: int) -> Selection:
-    if sys.stderr.isatty():
-        print_note("comparing models on rows held out; --model NAME does without.")
-    return select_model(table if weight is None else table.drop_columns([weight]), target, random_state=seed)
+def _select(name: str, rows: TrainingRows, seed: int, shape: Shape, progress: Progress) -> Selection | None:
+    """The model that was asked for, or the best, unless the class frequencies are better; None without a comparison."""
+    if name != "auto" and not is_checked(*shape[:3]):
+        return None
+    names = candidates(rows.table.num_rows) if name == "auto" else [name]
+    n = rows.table.num_rows
+    progress.comparing(names, n_folds(names, n), shape._replace(rows=n, streamed=False))
+    return select_model(
+        rows.table,
+        rows.columns.target,
+        names=names,
+        sample_weight=rows.columns.weight,
+        random_state=seed,
+        report=progress.fold_done,
+        keep=rows.columns.keep,
+    )
 
 
-def _fit(name: str, table: pa.Table, target: str, weight: str | None, seed: int) -> Any:
-    model = table_model(name, random_state=seed, verbose=int(sys.stderr.isatty() and name in ("gp", "deep-gp")))
-    if weight is None:
-        return model.fit(table, target)
-    return model.set_params(encode__carry=(weight,)).fit(table, target, model__sample_weight=weight)
+def _fit(name: str, rows: TrainingRows, seed: int, shape: Shape, progress: Progress) -> Any:
+    """The model fitted to all rows."""
+    progress.fitting(name, shape)
+    target, weight = rows.columns.target, rows.columns.weight
+    model = table_model(name, random_state=seed, keep=rows.columns.keep, carry=() if weight is None else (weight,))
+    return model.fit(rows.data, target, **({} if weight is None else {"model__sample_weight": weight}))
 
 
-def _summary(model: Any, table: pa.Table, counts: dict[Any, int], target: str, seed: int) -> dict[str, Any]:
+@contextmanager
+def column_notes() -> Iterator[list[str]]:
+    """What a fit warns of about the columns, as sentences; other warnings go their way."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield notes
+    for warning in caught:
+        if not issubclass(warning.category, ColumnWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        elif str(warning.message) not in notes:
+            notes.append(str(warning.message))
+
+
+def _better_than_frequencies(training: Evaluation) -> bool:
+    scores = training.scores
+    return scores["log_loss"].value < scores["log_loss_of_frequencies"].value
+
+
+def _nothing_learned(name: str, training: Evaluation, selection: Selection | None) -> Selection:
+    """The class frequencies, where a model predicts even the rows of its fit worse than they do."""
+    scores = training.scores
+    reason = (
+        f"on the rows of the fit, {name} has a log-loss of {scores['log_loss'].value:.4f}, the class frequencies have "
+        f"{scores['log_loss_of_frequencies'].value:.4f}"
+    )
+    return Selection(FREQUENCIES, None if selection is None else selection.comparison, reason)
+
+
+def _summary(model: Any, rows: TrainingRows, training: Evaluation) -> dict[str, Any]:
     """The summary of a fit in plain values: the data, the model and its scores."""
-    rows = table
-    if table.num_rows > _MOST_SCORED:
-        chosen = np.random.default_rng(seed).choice(table.num_rows, _MOST_SCORED, replace=False)
-        rows = take_rows(table, np.sort(chosen))
-    scores = evaluate(model, rows, target).scores
     encoder, classifier = model[0], model[-1]
     evidence = None
     with suppress(AttributeError, ValueError):  # not all have one
-        evidence = float(classifier.log_evidence_)
+        evidence = plain(np.float64(classifier.log_evidence_))
     described = encoder.describe().reset_index().to_dict("records")
+    shown = ("accuracy", "log_loss", "log_loss_of_frequencies")
     return {
         "class": type(classifier).__name__,
-        "rows": table.num_rows,
-        "target": target,
-        "classes": {str(k): n for k, n in counts.items()},
-        "columns": [{key: _plain(value) for key, value in row.items()} for row in described],
+        "rows": rows.n_rows,
+        "target": rows.columns.target,
+        "classes": {str(k): n for k, n in rows.counts.items()},
+        "columns": [{key: plain(value) for key, value in row.items()} for row in described],
         "features": len(encoder.get_feature_names_out()),
         "peak_memory_mb": peak_memory(),
         "log_evidence": evidence,
-        "training": {key: scores[key].value for key in ("accuracy", "log_loss", "log_loss_of_frequencies")},
+        "training": {key: plain(training.scores[key].value) for key in shown},
     }
 
 
 def _selection_summary(selection: Selection) -> dict[str, Any]:
-    candidates = [
+    found = [] if selection.comparison is None else selection.comparison.models
+    listed = [
         {
             "name": model.name,
-            "log_loss": model.log_loss,
-            "behind": model.difference,
-            "error": model.difference_error,
+            "log_loss": plain(model.log_loss),
+            "behind": plain(model.difference),
+            "error": plain(model.difference_error),
             "seconds": model.seconds,
         }
-        for model in selection.comparison.models
+        for model in found
     ]
-    return {"reason": selection.reason, "candidates": candidates}
-
-
-def _print(summary: dict[str, Any], selection: Selection | None) -> None:
-    console = result_console()
-    console.print(
-        f"{summary['class']} fitted to {summary['rows']:,} rows in {summary['seconds']:.2g} s: {summary['target']} "
-        f"from {summary['features']} features. Peak memory: {summary['peak_memory_mb']:,} MB.\n",
-        markup=False,
-    )
-    _print_classes(console, summary)
-    if selection is not None:
-        _print_selection(console, selection)
-    _print_columns(console, summary)
-    training = summary["training"]
-    console.print(
-        f"\nOn rows of the fit: accuracy {training['accuracy']:.3f}, log-loss {training['log_loss']:.4f} (class "
-        f"frequencies alone: {training['log_loss_of_frequencies']:.4f}). What new rows would show, "
-        "`posteriori evaluate` says.",
-        markup=False,
-    )
-    if summary["log_evidence"] is not None:
-        console.print(f"Log evidence: {summary['log_evidence']:.2f}.", markup=False)
-
-
-def _print_classes(console: Console, summary: dict[str, Any]) -> None:
-    classes = plain_table("class", "rows", "share")
-    shown = sorted(summary["classes"].items(), key=lambda item: -item[1])
-    for name, count in shown[:_MOST_CLASSES]:
-        classes.add_row(name, str(count), f"{count / summary['rows']:.1%}")
-    if len(shown) > _MOST_CLASSES:
-        rest = sum(count for _, count in shown[_MOST_CLASSES:])
-        classes.add_row(f"{len(shown) - _MOST_CLASSES} more", str(rest), f"{rest / summary['rows']:.1%}")
-    console.print(classes)
-
-
-def _print_selection(console: Console, selection: Selection) -> None:
-    console.print(f"\nModel: {selection.name}, {selection.reason}.", markup=False)
-    table = plain_table("candidate", "log-loss", "behind", "+-", "seconds")
-    for model in selection.comparison.models:
-        numbers = (model.log_loss, model.difference, model.difference_error)
-        table.add_row(model.name, *(f"{number:.4f}" for number in numbers), f"{model.seconds:.2g}")
-    console.print(table)
-
-
-def _print_columns(console: Console, summary: dict[str, Any]) -> None:
-    columns = plain_table("column", "kind", "missing", "becomes")
-    columns.columns[1].justify = columns.columns[3].justify = "left"
-    for row in summary["columns"]:
-        becomes = f"dropped: {row['dropped']}" if row["dropped"] else row["becomes"]
-        columns.add_row(row["column"], row["kind"], f"{row['missing']:.1%}" if row["missing"] else "", becomes)
-    console.print()
-    console.print(columns)
-
-
-def _plain(value: Any) -> Any:
-    """A value for JSON: a number of Python, and None for what is not finite."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
+    return {"reason": selection.reason, "candidates": listed}

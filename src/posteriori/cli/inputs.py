@@ -1,62 +1,29 @@
-"""What commands are given: tables and stored models, read and checked."""
+"""What commands are given: files for a model, read as its fit read them, and checked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from posteriori.cli.output import print_note
-from posteriori.storage import load
+from posteriori.cli.output import counted, print_note
 from posteriori.tables.encoder import TableEncoder
-from posteriori.tables.files import read_files
+from posteriori.tables.files import TableFiles, fitted_kinds, open_files
 
-__all__ = [
-    "drop_unlabelled",
-    "load_model_and_table",
-    "predict_in_parts",
-    "require_columns",
-    "row_slices",
-    "table_encoder",
-]
+__all__ = ["ROWS_AT_ONCE", "open_rows", "require_columns", "say_left_out", "table_encoder"]
 
-_ROWS_AT_ONCE = 65_536
+ROWS_AT_ONCE = 65_536
 """Rows that are encoded and predicted together: enough for all threads, and their features are few MB."""
 
 
-def load_model_and_table(path: str, tables: Sequence[str]) -> tuple[Any, pa.Table]:
-    """A stored model, and rows for it: columns that were text when it was fitted are read as text."""
-    model = load(path)
+def open_rows(model: Any, tables: Sequence[str], target: str | None = None) -> TableFiles:
+    """Files with rows for a model: columns are read as they were in its fit; what was not plain is said."""
     encoder = table_encoder(model)
-    columns = () if encoder is None else encoder.encoding_.columns
-    return model, read_files(tables, text=[column.name for column in columns if column.kind == "category"])
-
-
-def predict_in_parts(model: Any, table: pa.Table) -> np.ndarray:
-    """Class probabilities (n, K), some rows at a time: all rows encoded may take more memory than the table itself."""
-    if table.num_rows <= _ROWS_AT_ONCE:
-        return model.predict_proba(table)
-    P = np.empty((len(model.classes_), table.num_rows)).T  # each class in one piece, as it is written
-    try:
-        for rows in row_slices(table.num_rows):
-            P[rows] = model.predict_proba(table.slice(rows.start, rows.stop - rows.start))
-    except ValueError:
-        return model.predict_proba(table)  # raises again, with rows counted from the first of the table
-    return P
-
-
-def row_slices(n_rows: int) -> list[slice]:
-    """Slices of n rows, each small enough to be encoded and predicted at once.
-
-    Examples
-    --------
-    >>> row_slices(100_000)
-    [slice(0, 65536, None), slice(65536, 100000, None)]
-    """
-    return [slice(start, min(start + _ROWS_AT_ONCE, n_rows)) for start in range(0, n_rows, _ROWS_AT_ONCE)]
+    kinds = {} if encoder is None else fitted_kinds(encoder.encoding_.columns)
+    labels = [target, None if encoder is None else encoder.target_]
+    files = open_files(tables, kinds=kinds | {name: "label" for name in labels if name is not None})
+    for note in files.notes:
+        print_note(note)
+    return files
 
 
 def table_encoder(model: Any) -> TableEncoder | None:
@@ -67,23 +34,19 @@ def table_encoder(model: Any) -> TableEncoder | None:
     return first if isinstance(first, TableEncoder) else None
 
 
-def require_columns(table: pa.Table, names: Sequence[str], argument: str) -> None:
-    """Raise unless the table has all of these columns."""
-    absent = [name for name in names if name not in table.column_names]
+def require_columns(known: Sequence[str], names: Sequence[str], argument: str) -> None:
+    """Raise unless all of these are among the known columns."""
+    absent = [name for name in names if name not in known]
     if absent:
         raise ValueError(
             f"{argument} names {', '.join(map(repr, absent))}, and the table has the columns "
-            f"{', '.join(map(repr, table.column_names))}: name columns of the table."
+            f"{', '.join(map(repr, known))}: name columns of the table."
         )
 
 
-def drop_unlabelled(table: pa.Table, target: str) -> pa.Table:
-    """The rows whose target is known; a note says how many are left out."""
-    unknown = pc.is_null(table[target], nan_is_null=True)
-    n_unknown = pc.sum(unknown).as_py()
-    if n_unknown == table.num_rows:
+def say_left_out(n_unknown: int, n_known: int, target: str) -> None:
+    """Say how many rows have no class; raise if no row has one."""
+    if n_known == 0:
         raise ValueError(f"No row of the table has a value of {target!r}.")
-    if n_unknown == 0:
-        return table
-    print_note(f"{n_unknown} rows without {target} are left out.")
-    return table.filter(pc.invert(unknown))
+    if n_unknown:
+        print_note(f"{counted(n_unknown)} without {target} {'is' if n_unknown == 1 else 'are'} left out.")

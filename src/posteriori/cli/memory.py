@@ -1,10 +1,11 @@
-"""How much memory this process has used."""
+"""How much memory this process has used, and how much there is to use."""
 
 from __future__ import annotations
 
+import os
 import sys
 
-__all__ = ["peak_memory"]
+__all__ = ["available_memory", "peak_memory"]
 
 
 def peak_memory() -> int | None:
@@ -15,3 +16,32 @@ def peak_memory() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (1e6 if sys.platform == "darwin" else 1e3))
+
+
+def available_memory() -> float:
+    """Bytes of memory that are free for this process; half of the machine's if the system does not tell more."""
+    found = [_meminfo(), *map(_limit, ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"))]
+    known = [value for value in found if value is not None]
+    if known:
+        return min(known)
+    try:
+        return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2e9
+
+
+def _meminfo() -> float | None:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            return next(1024.0 * int(line.split()[1]) for line in file if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None
+
+
+def _limit(path: str) -> float | None:
+    """The limit of a container, if it has one."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return float(file.read())
+    except (OSError, ValueError):
+        return None

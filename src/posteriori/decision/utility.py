@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from posteriori.decision.labels import as_classes, readings
 from posteriori.parameters import first_names
 
 __all__ = ["Utility", "action_places", "codes_of", "places"]
@@ -20,6 +23,10 @@ Names = Sequence[Any] | np.ndarray
 
 _MOST_SHOWN = 12
 """Actions or states shown by the text and HTML views."""
+_MARKS = ",;\t|"
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
+_MINUS = str.maketrans({"\u2212": "-", "\u2013": "-", "\u00a0": " "})
+"""Characters that spreadsheets write for a minus sign and for a blank."""
 
 
 class Utility:
@@ -83,28 +90,12 @@ class Utility:
     def from_csv(cls, path: Any) -> Utility:
         """A table with the actions in its first row and the states in its first column.
 
-        The corner is ignored. Names are text; they match classes that read the same, such as the number 1 and "1".
+        The corner is ignored. Names are text; they match classes that read the same, such as the number 1 and "1", or
+        True and "TRUE". Fields may be separated by commas, semicolons, tabs or bars.
         """
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            lines = [(reader.line_num, line) for line in reader if any(map(str.strip, line))]
-        if len(lines) < 2 or len(lines[0][1]) < 2:
-            raise ValueError(
-                f"{path} is not a table of utilities: the first line must name the actions, every other line begin "
-                "with a state, as in\n    state,treat,wait\n    ill,10,-50\n    well,-5,0"
-            )
-        actions = [name.strip() for name in lines[0][1][1:]]
-        states, rows = [], []
-        for number, line in lines[1:]:
-            if len(line) != len(actions) + 1:
-                raise ValueError(
-                    f"Line {number} of {path} has {len(line)} fields, and {len(actions) + 1} are needed: a state and "
-                    f"the utilities of {len(actions)} actions."
-                )
-            states.append(line[0].strip())
-            rows.append([_cell(text, path, number, action) for text, action in zip(line[1:], actions, strict=True)])
+        table = _read_utilities(path)
         try:
-            return cls(rows, states, actions)
+            return cls(table.rows, table.states, table.actions)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
@@ -235,12 +226,7 @@ def codes_of(labels: Any, classes: np.ndarray, *, argument: str = "y", among: st
 
 def places(labels: Any, names: np.ndarray, **words: str) -> np.ndarray:
     """Places of labels among names that may come from a file: labels and names that read the same are the same."""
-    values = np.asarray(labels).ravel().tolist()
-    known = set(names.tolist())
-    if all(label in known for label in set(values)):
-        return codes_of(labels, names, **words)
-    texts = np.array([str(name) for name in names.tolist()], dtype=object)
-    return codes_of([str(label) for label in values], texts, **words)
+    return codes_of(as_classes(labels, names), names, **words)
 
 
 def action_places(actions: Any, utility: Utility) -> np.ndarray:
@@ -292,21 +278,12 @@ def _checked(matrix: Any, K: int, A: int) -> np.ndarray:
     return values
 
 
-def _cell(text: str, path: Any, number: int, action: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = np.nan
-    if not np.isfinite(value):
-        raise ValueError(f"Line {number} of {path} has {text!r} under {action!r}: a finite number is needed.")
-    return value
-
-
 def _matched(states: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Where each class is among the states; as they are, or as text where that is the only way."""
-    for read in (lambda name: name, str):
+    """Where each class is among the states, by the strictest reading in which all of them match."""
+    for read in readings(classes.tolist()):
         index = {read(name): i for i, name in enumerate(states.tolist())}
-        if len(index) == len(states) and set(index) == {read(name) for name in classes.tolist()}:
+        named = {read(name) for name in set(classes.tolist())}
+        if len(index) == len(states) and len(named) == len(set(classes.tolist())) and set(index) == named:
             return np.array([index[read(name)] for name in classes.tolist()])
     missing = [name for name in classes.tolist() if str(name) not in set(map(str, states.tolist()))]
     unknown = [name for name in states.tolist() if str(name) not in set(map(str, classes.tolist()))]
@@ -340,3 +317,67 @@ def _attempt(function: Callable[[Any], Any], rows: Any, expected: tuple[int, int
     except Exception:  # a function of one row may fail in any way when it is given all
         return None
     return values if values.shape == expected else None
+
+
+# Files of utilities
+
+
+class _UtilityTable(NamedTuple):
+    """Utilities as a file states them: a name for each row and each column, and the numbers."""
+
+    states: list[str]
+    actions: list[str]
+    rows: list[list[float]]
+
+
+def _read_utilities(path: Any) -> _UtilityTable:
+    """Read a table with the actions in its first line, and a state and its utilities in every other line.
+
+    Fields are separated by commas, semicolons, tabs or bars, whichever the first line has most of; a comma may be the
+    decimal mark where it does not separate. The corner is ignored, and so are blanks around names and numbers.
+    """
+    text = _decoded(Path(path).read_bytes())
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    mark = max(_MARKS, key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
+    lines = [(reader.line_num, line) for line in reader if any(map(str.strip, line))]
+    if len(lines) < 2 or len(lines[0][1]) < 2:
+        raise ValueError(
+            f"{path} is not a table of utilities: the first line must name the actions, every other line begin "
+            "with a state, as in\n    state,treat,wait\n    ill,10,-50\n    well,-5,0"
+        )
+    actions = [name.strip() for name in lines[0][1][1:]]
+    states, rows = [], []
+    for number, line in lines[1:]:
+        if len(line) != len(actions) + 1:
+            fields = "1 field" if len(line) == 1 else f"{len(line)} fields"
+            raise ValueError(
+                f"Line {number} of {path} has {fields}, and {len(actions) + 1} are needed: a state and the utilities "
+                f"of {len(actions)} {'action' if len(actions) == 1 else 'actions'}."
+            )
+        states.append(line[0].strip())
+        rows.append([_cell(cell, path, number, action) for cell, action in zip(line[1:], actions, strict=True)])
+    return _UtilityTable(states, actions, rows)
+
+
+def _decoded(content: bytes) -> str:
+    """The text of a file: in UTF-8 or UTF-16 if its first bytes or all of it say so, otherwise in Windows' Latin-1."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return content.decode("utf-16")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("cp1252", "replace")
+
+
+def _cell(text: str, path: Any, line: int, action: str) -> float:
+    plain = text.translate(_MINUS).strip()
+    if _DECIMAL_COMMA.fullmatch(plain):
+        plain = plain.replace(",", ".")
+    try:
+        value = float(plain)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value):
+        raise ValueError(f"Line {line} of {path} has {text!r} under {action!r}: a finite number is needed.")
+    return value

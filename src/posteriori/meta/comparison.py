@@ -9,7 +9,7 @@ two of them has a standard error of its own, much smaller than that of either:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +25,7 @@ from posteriori.rows.engines import label_vector, read_labels, require_in_memory
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ComparedModel", "Comparison", "compare", "folds"]
+__all__ = ["ComparedModel", "Comparison", "FoldReport", "compare", "folds"]
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
@@ -96,8 +96,37 @@ class Comparison:
         return pd.DataFrame(self.models).set_index("name")
 
 
+class FoldReport(NamedTuple):
+    """A fit of a comparison that has ended.
+
+    Attributes
+    ----------
+    name : str
+        The model's name.
+    fold, n_folds : int
+        The number of the fold, from 1, and how many there are.
+    log_loss : float
+        Mean of -log p(y) over the rows held out of this fold.
+    seconds : float
+        Time of the fit and its predictions.
+    """
+
+    name: str
+    fold: int
+    n_folds: int
+    log_loss: float
+    seconds: float
+
+
 def compare(
-    models: Any, X: Any, y: Any, *, sample_weight: Any = None, cv: Any = 5, random_state: Any = None
+    models: Any,
+    X: Any,
+    y: Any,
+    *,
+    sample_weight: Any = None,
+    cv: Any = 5,
+    random_state: Any = None,
+    report: Callable[[FoldReport], None] | None = None,
 ) -> Comparison:
     """Compare classifiers by the log-loss of rows held out.
 
@@ -114,6 +143,8 @@ def compare(
         A number of folds keeps the shares of classes where every class has enough rows.
     random_state : int, RandomState or None
         For the folds; None is 0.
+    report : callable, optional
+        Called with a `FoldReport` after every fit.
 
     Returns
     -------
@@ -142,11 +173,14 @@ def compare(
     splits = _splits(cv, X, labels, random_state)
     held_out = np.concatenate([test for _, test in splits])
     found: dict[str, list[_FoldScores]] = {name: [] for name in candidates}
-    for train, test in splits:
-        X_train, X_test = take_rows(X, train), take_rows(X, test)
-        for name, model in candidates.items():
+    for name, model in candidates.items():
+        for number, (train, test) in enumerate(splits, start=1):
+            X_train, X_test = take_rows(X, train), take_rows(X, test)
             options = {} if weights is None else {_weight_parameter(model): weights[train]}
-            found[name].append(_fold_scores(model, X_train, labels[train], X_test, labels[test], options))
+            scores = _fold_scores(model, X_train, labels[train], X_test, labels[test], options)
+            found[name].append(scores)
+            if report is not None:
+                report(FoldReport(name, number, len(splits), float(scores.loss.mean()), scores.seconds))
     return _comparison(found, held_out, None if weights is None else weights[held_out])
 
 

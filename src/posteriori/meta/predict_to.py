@@ -6,19 +6,27 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from posteriori.rows.schema import ignored_columns
+from posteriori.decision.utility import Utility
+from posteriori.meta.batch_predictor import LABELS, BatchPredictor
 from posteriori.rows.streams import record_batches
 from posteriori.tables.files import writing
 
-__all__ = ["labels_column", "predict_to", "prediction_columns"]
+__all__ = ["predict_to", "require_kept"]
 
 _ROWS = 1 << 16
 """The number of rows predicted at a time."""
 
 
-def predict_to(model: Any, dataset: Any, path: str | os.PathLike[str], *, keep: Sequence[str] = ()) -> int:
+def predict_to(
+    model: Any,
+    dataset: Any,
+    path: str | os.PathLike[str],
+    *,
+    keep: Sequence[str] = (),
+    interval: float | None = None,
+    uncertainty: bool = False,
+    utility: Utility | None = None,
+) -> int:
     """Write the class and all class probabilities of every row to a file, batch by batch.
 
     Parameters
@@ -29,6 +37,12 @@ def predict_to(model: Any, dataset: Any, path: str | os.PathLike[str], *, keep: 
         Its suffix says what is written: .csv, .parquet or .jsonl. The file is written as a whole or not at all.
     keep : sequence of str
         Columns of the data set to write too, in front; they need not be known to the model.
+    interval : float, optional
+        Also write credible intervals of this level, such as 0.95, where the model has them.
+    uncertainty : bool, default False
+        Also write total, aleatoric and epistemic uncertainty, where the model has them.
+    utility : Utility, optional
+        Also write the best action, the expected utility of each, the margin and the value of information.
 
     Returns
     -------
@@ -47,57 +61,32 @@ def predict_to(model: Any, dataset: Any, path: str | os.PathLike[str], *, keep: 
     4
     "x","prediction","p(a)","p(b)"
     """
-    import pyarrow as pa
-
     batches, names = record_batches(dataset, _ROWS), dataset.schema.names
-    _require_kept(keep, names, prediction_columns(model.classes_, np.ones((1, len(model.classes_)))))
-    unknown = _unknown(model, keep)
+    predictor = BatchPredictor(model, interval=interval, uncertainty=uncertainty, utility=utility)
+    keep = require_kept(keep, names, predictor.names, "keep")
+    known = predictor.known()
+    pieces = ((batch, batch.select(keep)) for batch in batches)
     n_rows = 0
-    with writing(path) as write:
-        for batch in batches:
-            rows = pa.Table.from_batches([batch])
-            P = model.predict_proba(rows.drop_columns(unknown) if unknown else rows)
-            kept = {name: rows[name] for name in keep}
-            write(pa.table(kept | prediction_columns(model.classes_, P)))
-            n_rows += len(P)
+    with writing(path, labels=LABELS) as write:
+        for table in predictor.tables(pieces, dataset.schema, [name for name in keep if name not in known]):
+            write(table)
+            n_rows += table.num_rows
         if n_rows == 0:
             raise ValueError("The data set has no rows: there is nothing to predict.")
     return n_rows
 
 
-def _require_kept(keep: Sequence[str], names: list[str], ours: dict[str, Any]) -> None:
-    """Raise unless the columns to keep exist, and have other names than the columns of predictions."""
+def require_kept(keep: Sequence[str], names: Sequence[str], ours: Sequence[str], argument: str) -> list[str]:
+    """The columns to keep, each once; they must exist, and have other names than the columns of predictions."""
     if isinstance(keep, str):
-        raise ValueError(f"keep must be a list of column names, such as [{keep!r}], got {keep!r}.")
+        raise ValueError(f"{argument} must be a list of column names, such as [{keep!r}], got {keep!r}.")
+    keep = list(dict.fromkeys(keep))
     absent = [name for name in keep if name not in names]
     if absent:
-        raise ValueError(f"keep names {absent}, and the columns are {names}: choose among these.")
-    taken = [name for name in keep if name in ours]
+        raise ValueError(f"{argument} names {absent}, and the columns are {[*names]}: choose among these.")
+    taken = [name for name in keep if name in set(ours)]
     if taken:
-        raise ValueError(f"keep names {taken}, but predictions have columns of these names: rename these columns.")
-
-
-def _unknown(model: Any, keep: Sequence[str]) -> list[str]:
-    """Columns to keep that are not features of the model, which must not see them."""
-    known = getattr(model, "feature_names_in_", None)
-    classifier = model[-1] if hasattr(model, "steps") else model
-    known = [] if known is None else [*known, *ignored_columns(classifier)]
-    return [name for name in dict.fromkeys(keep) if name not in known]
-
-
-def prediction_columns(classes: np.ndarray, P: np.ndarray) -> dict[str, Any]:
-    """The most probable class, and the probability of each, as columns of Arrow."""
-    import pyarrow as pa
-
-    best = labels_column(classes).take(pa.array(P.argmax(axis=1)))
-    return {"prediction": best} | {f"p({name})": pa.array(P[:, k]) for k, name in enumerate(classes)}
-
-
-def labels_column(labels: np.ndarray) -> Any:
-    """Labels in a column of Arrow, those of mixed kinds as text."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(labels)
-    except (pa.ArrowException, TypeError):
-        return pa.array([str(label) for label in labels])
+        raise ValueError(
+            f"{argument} names {taken}, but predictions have columns of these names: rename these columns."
+        )
+    return keep

@@ -6,7 +6,7 @@ from posteriori.reports.displays import (
     ReliabilityDisplay,
     UtilityCurveDisplay,
 )
-from posteriori.reports.evaluation import DecisionValue, Evaluation, Score, evaluate
+from posteriori.reports.evaluation import DecisionValue, Evaluation, Score, evaluate, score_probabilities
 from posteriori.reports.page import Report, report
 from posteriori.reports.walkthrough import Step, Walkthrough, walkthrough
 
@@ -23,5 +23,6 @@ __all__ = [
     "Walkthrough",
     "evaluate",
     "report",
+    "score_probabilities",
     "walkthrough",
 ]

@@ -25,11 +25,20 @@ _Z = float(ndtri(0.975))
 
 
 class Score(NamedTuple):
-    """A mean over rows, and its interval of 95 %."""
+    """A mean over rows, and its interval of 95 %; both ends are NaN where there is none."""
 
     value: float
     lower: float
     upper: float
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there is an interval: a single row has none, and calibration is not resampled for very many."""
+        return bool(np.isfinite(self.lower) and np.isfinite(self.upper))
+
+    def to_dict(self) -> dict[str, float | None]:
+        """The numbers by name, None for ends that are not known."""
+        return {name: float(x) if np.isfinite(x) else None for name, x in zip(self._fields, self, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,7 @@ class Evaluation:
         out: dict[str, Any] = {
             "rows": len(self.codes),
             "classes": names,
-            "scores": {name: score._asdict() for name, score in self.scores.items()},
+            "scores": {name: score.to_dict() for name, score in self.scores.items()},
             "confusion": {
                 name: dict(zip(names, row, strict=True))
                 for name, row in zip(names, self.confusion.tolist(), strict=True)
@@ -189,14 +198,15 @@ def score_probabilities(
     hits = np.eye(K)[codes]
     shares = weights @ hits / weights.sum()
     surprise = -np.log(np.maximum(P[np.arange(n), codes], 1e-300))
-    resamples = _BOOTSTRAP if n <= _BOOTSTRAP_ROWS else 0
+    resamples = _BOOTSTRAP if 1 < n <= _BOOTSTRAP_ROWS else 0
     calibration = calibration_error(codes, P, classes=np.arange(K), sample_weight=sample_weight, n_bootstrap=resamples)
+    ends = (calibration.lower, calibration.upper) if resamples else (np.nan, np.nan)
     effective = weights.sum() ** 2 / (weights**2).sum()
     scores = {
         "accuracy": proportion(float(weights @ (best == codes) / weights.sum()), effective),
         "log_loss": _mean(surprise, weights),
         "brier": _mean(((P - hits) ** 2).sum(axis=1), weights),
-        "calibration_error": Score(calibration.corrected, calibration.lower, calibration.upper),
+        "calibration_error": Score(calibration.corrected, *ends),
         "log_loss_of_frequencies": _mean(-np.log(np.maximum(shares, 1e-300))[codes], weights),
     }
     unweighted = sample_weight is None
@@ -230,7 +240,7 @@ def _mean(values: np.ndarray, weights: np.ndarray) -> Score:
     """Mean and normal interval of scores that are not negative; a single row has none."""
     mean, error = mean_and_error(values, weights)
     if not np.isfinite(error):
-        return Score(mean, mean, mean)
+        return Score(mean, np.nan, np.nan)
     return Score(mean, max(0.0, mean - _Z * error), mean + _Z * error)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posteriori.reports import charts
-from posteriori.reports.page_parts import figure, labels_of, shortened, table
+from posteriori.reports.page_parts import figure, labels_of, number, shortened, table
 from posteriori.rows.matrices import column_names, open_table, read_matrix
 from posteriori.rows.products import standard_deviations
 
@@ -109,11 +109,11 @@ def _coefficients_with_intervals(
     body = [
         [
             f"{escape(name)}: {escape(feature)}",
-            f"{mean[i] * u:.4g}",
-            f"{lower[i] * u:.4g} to {upper[i] * u:.4g}",
+            number(mean[i] * u),
+            f"{number(lower[i] * u)} to {number(upper[i] * u)}",
             f"{sign[i]:.3f}",
-            f"{mean[i]:.4g}",
-            f"{sd[i]:.3g}",
+            number(mean[i]),
+            number(sd[i], 3),
         ]
         for i, u, (name, feature) in zip(chosen, unit, pairs, strict=True)
     ]
@@ -140,7 +140,7 @@ def _coefficients(
     pairs = [(names[i], features[j]) for i, j in zip(k, d, strict=True)]
     drawn["chart-learned"] = charts.bars(_short(pairs), scaled[k, d], value="coefficient")
     body = [
-        [f"{escape(name)}: {escape(feature)}", f"{value:.4g}", f"{each:.4g}"]
+        [f"{escape(name)}: {escape(feature)}", number(value), number(each)]
         for (name, feature), value, each in zip(pairs, scaled[k, d], W[k, d], strict=True)
     ]
     numbers = table(["class: feature", "coefficient", "per unit"], body, "Coefficients")
@@ -158,7 +158,7 @@ def _relevances(inner: Any, features: list[str], drawn: dict[str, Any]) -> str:
     order = np.argsort(-values, kind="stable")[:_MOST_LEARNED].tolist()
     labels = labels_of(features[d] for d in order)
     drawn["chart-learned"] = charts.bars(labels, values[order], value="relevance")
-    body = [[escape(label), f"{values[d]:.4g}"] for label, d in zip(labels, order, strict=True)]
+    body = [[escape(label), number(values[d])] for label, d in zip(labels, order, strict=True)]
     caption = (
         "The spread of each feature divided by its lengthscale: the larger, the more predictions depend on it. "
         f"{_some(len(order), len(values))}, the largest first."
@@ -169,7 +169,7 @@ def _relevances(inner: Any, features: list[str], drawn: dict[str, Any]) -> str:
 def _class_means(inner: Any, features: list[str], names: list[str]) -> str:
     means = np.asarray(inner.means_, dtype=np.float64)
     shown = min(len(features), _MOST_LEARNED)
-    body = [[escape(features[d]), *(f"{value:.4g}" for value in means[:, d])] for d in range(shown)]
+    body = [[escape(features[d]), *(number(value) for value in means[:, d])] for d in range(shown)]
     words = f"The mean of each feature in each class. {_some(shown, len(features))}."
     return f"<p>{words}</p>" + table(["feature", *map(escape, names)], body, "Class means")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from html import escape
@@ -73,6 +73,7 @@ def report(
     probabilities: Any = None,
     title: str | None = None,
     name: str | None = None,
+    facts: Mapping[str, str] | None = None,
 ) -> Report:
     """Evaluate a fitted classifier and make a page of it: one HTML file that needs nothing else.
 
@@ -93,6 +94,8 @@ def report(
         The heading of the page.
     name : str, optional
         What to call the model; its class if left out.
+    facts : mapping of str to str, optional
+        More to say at the head of the page, beside the model and the target: files, dates, units.
 
     Returns
     -------
@@ -112,6 +115,7 @@ def report(
         title=f"{name}: evaluation" if title is None else title,
         model_name=name,
         utility=utility,
+        facts=_facts(model, name, y) | dict(facts or {}),
         not_features=[column for column in (y, sample_weight) if isinstance(column, str)],
     )
     page = Report(html, evaluation)
@@ -129,6 +133,7 @@ def report_page(
     title: str,
     model_name: str,
     utility: Utility | None = None,
+    facts: Mapping[str, str] | None = None,
     not_features: Collection[str] = (),
 ) -> str:
     """Write an evaluation as the text of an HTML file.
@@ -147,6 +152,8 @@ def report_page(
     utility : Utility, optional
         The utility that the page shows at first; if left out that of a `UtilityClassifier`, or zero-one. One that
         differs from row to row is replaced by zero-one.
+    facts : mapping of str to str, optional
+        What the page is about, shown at its head.
     not_features : names of columns
         Columns of the table that the model does not see, such as the target.
     """
@@ -163,6 +170,7 @@ def report_page(
         "title": escape(title),
         "style": _read("page.css"),
         "summary": sections.summary(evaluation, model_name),
+        "about": sections.about(facts or {}),
         "data": sections.data(rows, features, evaluation, names, drawn),
         "scores": sections.score_cards(evaluation),
         "calibration": sections.calibration(evaluation, drawn),
@@ -182,6 +190,14 @@ def report_page(
     }
     parts["policy"] = escape(_policy(parts["library"], parts["script"]))
     return Template(_read("page.html")).substitute(parts)
+
+
+def _facts(model: Any, name: str, y: Any) -> dict[str, str]:
+    """The model and, if it has a name, the target."""
+    inner = model[-1] if hasattr(model, "steps") else model
+    kind = type(inner).__name__
+    facts = {"Model": kind if name == kind else f"{name} ({kind})"}
+    return facts | {"Target": y} if isinstance(y, str) else facts
 
 
 def _read(name: str) -> str:

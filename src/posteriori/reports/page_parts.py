@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from math import isinf, isnan
 from typing import Any
 
-__all__ = ["figure", "labels_of", "percent", "rows_word", "shortened", "table"]
+__all__ = ["figure", "labels_of", "number", "percent", "rows_word", "shortened", "table"]
 
 _LONGEST = 36
 """Characters of a name in tables and charts."""
@@ -66,6 +67,20 @@ def shortened(value: Any, longest: int = _LONGEST) -> str:
     """
     text = " ".join(str(value).encode("utf-8", "replace").decode().split())
     return text if len(text) <= longest else f"{text[: longest - 3]}…{text[-2:]}"
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number as text, in words where it has no finite value.
+
+    >>> number(0.123456), number(float("nan")), number(-float("inf"))
+    ('0.1235', 'unknown', 'minus infinite')
+    """
+    value = float(value)
+    if isnan(value):
+        return "unknown"
+    if isinf(value):
+        return "infinite" if value > 0 else "minus infinite"
+    return f"{value:.{digits}g}"
 
 
 def percent(share: float) -> str:

@@ -5,7 +5,7 @@ Charts are put into `drawn`, by the id of their place in the page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,13 @@ import numpy as np
 from posteriori.decision.scores import calibration_bins, events
 from posteriori.reports import charts
 from posteriori.reports.evaluation import Evaluation, Score, proportion
-from posteriori.reports.page_parts import figure, percent, rows_word, shortened, table
+from posteriori.reports.page_parts import figure, number, percent, rows_word, shortened, table
 
 if TYPE_CHECKING:
     import narwhals as nw
 
 __all__ = [
+    "about",
     "calibration",
     "confusion",
     "data",
@@ -64,6 +65,15 @@ def summary(evaluation: Evaluation, model_name: str) -> str:
     )
 
 
+def about(facts: Mapping[str, str]) -> str:
+    """The list of what the page is about, such as the model, the target and the file with the rows."""
+    return (
+        "<dl class='about'>"
+        + "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+        + "</dl>"
+    )
+
+
 def data(
     rows: nw.DataFrame[Any], features: Sequence[str], evaluation: Evaluation, names: list[str], drawn: dict[str, Any]
 ) -> str:
@@ -85,8 +95,11 @@ def data(
     body = [[escape(name), f"{count:,}", f"{percent(count / n)}"] for name, count in zip(names, counts, strict=True)]
     numbers = table(["class", "rows", "share"], body, "Rows of each class")
     most, least = int(counts.argmax()), int(counts.argmin())
-    caption = f"{names[most]} is the most frequent class with {counts[most]:,} rows, {names[least]} the rarest with "
-    return html + figure("chart-classes", "Class balance", f"{caption}{counts[least]:,}.", numbers)
+    caption = (
+        f"{names[most]} is the most frequent class with {counts[most]:,} {rows_word(int(counts[most]))}, "
+        f"{names[least]} the rarest with {counts[least]:,}."
+    )
+    return html + figure("chart-classes", "Class balance", caption, numbers)
 
 
 def _missing(rows: nw.DataFrame[Any]) -> dict[str, int]:
@@ -118,17 +131,19 @@ def score_cards(evaluation: Evaluation) -> str:
     }
     cards = "".join(
         f"<div><dt>{name}</dt><dd><data class='score' id='score-{key}' value='{scores[key].value!r}'>"
-        f"{scores[key].value:.4f}</data>{_interval(scores[key], key)}<p>{words[key]}</p></dd></div>"
+        f"{scores[key].value:.4f}</data>{_interval(scores[key], key, n)}<p>{words[key]}</p></dd></div>"
         for key, name in _SCORES.items()
     )
     return f"<dl class='scores'>{cards}</dl>"
 
 
-def _interval(score: Score, key: str) -> str:
+def _interval(score: Score, key: str, n: int) -> str:
     if key == "log_loss_of_frequencies":
         return "<span class='interval'>for comparison</span>"
-    if score.lower == score.upper:
-        return "<span class='interval'>no interval</span>"
+    if not score.has_interval:
+        return (
+            f"<span class='interval'>{'one row has no interval' if n == 1 else 'no interval for so many rows'}</span>"
+        )
     return f"<span class='interval'>95 % interval: {score.lower:.4f} to {score.upper:.4f}</span>"
 
 
@@ -221,5 +236,5 @@ def rows_table(
 def _shown(value: Any) -> str:
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return "missing"
-    text = f"{value:.4g}" if isinstance(value, (float, np.floating)) else shortened(value)
+    text = number(value) if isinstance(value, (float, np.floating)) else shortened(value)
     return text.removesuffix(" 00:00:00")  # a day

@@ -27,7 +27,6 @@ __all__ = [
     "fitted_kinds",
     "format_of",
     "open_files",
-    "read_files",
     "without_formulas",
     "write_file",
     "writing",
@@ -38,6 +37,8 @@ _SUFFIXES = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet",
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _ROWS = 1 << 16
 """Rows of a batch."""
+_FORMULA, _NUMBER = r"^[=@\t\r].|^[+-].*[A-Za-z(|]", r"^[+-]?[0-9.,]*(e[+-]?[0-9]+)?$"
+"""Text that a spreadsheet would calculate begins with one of these signs, and is not the sign or a number alone."""
 
 
 def open_files(
@@ -75,11 +76,6 @@ def open_files(
     for part in parts[1:]:
         _require_same_names(parts[0], part)
     return TableFiles(survey(parts, kinds))
-
-
-def read_files(paths: Sequence[str], *, text: Iterable[str] = ()) -> pa.Table:
-    """All rows of files in memory; the columns named in `text` stay text whatever they hold."""
-    return open_files(paths, kinds=dict.fromkeys(text, "category")).to_table()
 
 
 def fitted_kinds(columns: Iterable[Any]) -> dict[str, str]:
@@ -171,24 +167,23 @@ def format_of(path: str) -> str:
     return _SUFFIXES[suffix.lower()]
 
 
-def write_file(table: pa.Table, path: str | None, form: str | None = None) -> None:
+def write_file(table: pa.Table, path: str | os.PathLike[str] | None, form: str | None = None) -> None:
     """Write a table to a file, or to standard output if there is none; `form` is one of FORMATS, or by the name."""
-    form = form or ("csv" if path is None else format_of(path))
-    if path is None:
-        if form == "parquet":
-            raise ValueError("Parquet cannot be written to the screen: name a file, or choose csv or jsonl.")
-        _write(table, sys.stdout.buffer, form)
-        sys.stdout.buffer.flush()
-        return
-    with _opened(path) as file:
-        _write(table, file, form, _delimiter(path))
+    with writing(path, form) as write:
+        write(table)
 
 
 @contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[Callable[[pa.Table], None]]:
-    """A function that writes table after table, of one schema, to a file that appears when all are written."""
-    form = format_of(os.fspath(path))
-    with _opened(path) as file, ExitStack() as opened:
+def writing(
+    path: str | os.PathLike[str] | None, form: str | None = None, labels: Sequence[str] = ()
+) -> Iterator[Callable[[pa.Table], None]]:
+    """A function that writes table after table, of one schema, to a file that appears when all are written.
+
+    Without a path they go to standard output; `form` is one of FORMATS, or by the name of the file. Columns named in
+    `labels` are text of ours that a spreadsheet must not take for a formula.
+    """
+    form = form or ("csv" if path is None else format_of(os.fspath(path)))
+    with _standard_output(form) if path is None else _opened(path) as file, ExitStack() as opened:
         writer: Any = None
 
         def write(table: pa.Table) -> None:
@@ -197,7 +192,11 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Callable[[pa.Table], None]
                 _write_lines(table, file)
                 return
             if writer is None:
-                writer = opened.enter_context(_writer(form, file, table.schema, _delimiter(path)))
+                delimiter = "," if path is None else _delimiter(path)
+                writer = opened.enter_context(_writer(form, file, table.schema, delimiter))
+            if form == "csv":
+                for name in set(labels) & set(table.column_names):
+                    table = table.set_column(table.column_names.index(name), name, without_formulas(table[name]))
             writer.write_table(table)
 
         yield write
@@ -220,7 +219,19 @@ def without_formulas(column: pa.Array | pa.ChunkedArray) -> Any:
 
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return column
-    return pc.replace_substring_regex(column, r"^([=@\t\r]|[+-][^0-9.,\s])", r"'\1")
+    formula = pc.and_not(pc.match_substring_regex(column, _FORMULA), pc.match_substring_regex(column, _NUMBER))
+    return pc.if_else(formula, pc.binary_join_element_wise("'", column, ""), column)
+
+
+@contextmanager
+def _standard_output(form: str) -> Iterator[Any]:
+    if form == "parquet":
+        raise ValueError("Parquet cannot be written to the screen: name a file, or choose csv or jsonl.")
+    if sys.stdout is None:
+        raise OSError("Standard output is closed: name a file to write to.")
+    sys.stdout.flush()
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
 
 
 @contextmanager
@@ -257,19 +268,6 @@ def _matching(path: str) -> list[str]:
     if not found:
         raise FileNotFoundError(f"No file matches {path}.")
     return found
-
-
-def _write(table: pa.Table, file: Any, form: str, delimiter: str = ",") -> None:
-    if form == "parquet":
-        import pyarrow.parquet as parquet
-
-        parquet.write_table(table, file)
-    elif form == "csv":
-        from pyarrow import csv
-
-        csv.write_csv(table, file, csv.WriteOptions(delimiter=delimiter))
-    else:
-        _write_lines(table, file)
 
 
 def _write_lines(table: pa.Table, file: Any) -> None:

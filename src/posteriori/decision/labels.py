@@ -1,0 +1,63 @@
+"""Labels of two sources that mean the same: the number 1 and the text "1", True and "TRUE", "a" and " a "."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+__all__ = ["as_classes", "readings"]
+
+_BOOLEANS = {"true": True, "t": True, "yes": True, "y": True, "1": True}
+_BOOLEANS |= {"false": False, "f": False, "no": False, "n": False, "0": False}
+
+Reading = Callable[[Any], Any]
+
+
+def readings(classes: Iterable[Any]) -> Iterator[Reading]:
+    """Ways to read a label, the strictest first: as it is, as its text, as its plain text, and as a truth value.
+
+    Two labels are the same in the first of these in which all labels of both sources stay apart and match.
+    """
+    yield lambda label: label
+    yield str
+    yield _plain
+    if {type(label) for label in classes} <= {bool, np.bool_}:
+        yield _truth
+
+
+def as_classes(labels: Any, classes: Any) -> np.ndarray:
+    """The labels in the spelling of the classes, where there is one way to read them as such; otherwise as given.
+
+    Examples
+    --------
+    >>> as_classes(["2", " 1"], [1, 2]).tolist()
+    [2, 1]
+    >>> as_classes(["2", "3"], [1, 2]).tolist()
+    ['2', '3']
+    """
+    given, known = np.asarray(labels), np.asarray(classes)
+    found = set(given.ravel().tolist())
+    for read in readings(known.tolist()):
+        index = {read(label): k for k, label in enumerate(known.tolist())}
+        if len(index) == len(known) and all(read(label) in index for label in found):
+            place = {label: index[read(label)] for label in found}
+            return known[[place[label] for label in given.ravel().tolist()]]
+    return given
+
+
+def _plain(label: Any) -> str:
+    """The text of a label without blanks around it; whole numbers without a point, truth values in small letters."""
+    text = str(label).strip()
+    try:
+        value = float(text)
+    except ValueError:
+        return text.lower() if text.lower() in ("true", "false") else text
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def _truth(label: Any) -> Any:
+    """The truth value that a label stands for, or its text."""
+    text = _plain(label).lower()
+    return _BOOLEANS.get(text, text)
