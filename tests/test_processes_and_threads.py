@@ -79,7 +79,8 @@ for name, model in {models}.items():
 """
 TABLES = """
 table = pd.DataFrame(X, columns=list("abcd"))
-table = table.assign(kind=np.where(X[:, 0] > 6, "long", "short"), day=pd.date_range("2020", periods=150))
+days = np.random.default_rng(0).permutation(pd.date_range("2020", periods=150))
+table = table.assign(kind=np.where(X[:, 0] > 6, "long", "short"), day=days)
 model = make_pipeline(po.TableEncoder(), po.SoftmaxRegression()).fit(table, y)
 po.decide(model.predict_proba(table), po.Utility.zero_one([0, 1, 2]))
 po.evaluate(model, table, y)

@@ -480,7 +480,17 @@ def test_labels_are_not_formulas_in_a_spreadsheet(tmp_path):
 
 
 def test_an_error_stands_after_the_notes(stored, tmp_path):
-    table = write(tmp_path / "t.csv", "a,b,y\n1,never,p\n2,v,neither\n")
+    table = write(tmp_path / "t.csv", "a,b,y\n1,never,p\n2,v,neither\n2,v,neither\n")
     said = run("evaluate", stored, table).stderr.splitlines()
     assert said[0].startswith("Note: ")
-    assert said[-1].startswith("Error: 'y' holds 'neither', in 1 row, and the model knows the classes 'p', 'q'")
+    assert said[-1].startswith("Error: 'y' holds 'neither', in 2 rows of 3, and the model knows the classes 'p', 'q'")
+
+
+def test_rows_of_classes_that_the_fit_did_not_see_are_left_out(stored, tmp_path):
+    lines = ["1,u,p", "2,v,q", "3,u,p", "2,v,neither"]
+    some = write(tmp_path / "some.csv", "\n".join(["a,b,y", *lines]) + "\n")
+    known = write(tmp_path / "known.csv", "\n".join(["a,b,y", *lines[:3]]) + "\n")
+    result = run("evaluate", stored, some, "--json", "--report", tmp_path / "r.html")
+    assert "1 row with a class that the fit did not see ('neither') is left out of all scores" in result.stderr
+    expected = json.loads(run("evaluate", stored, known, "--json").stdout)
+    assert json.loads(result.stdout)["scores"] == expected["scores"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from posteriori.cli.destinations import naming, require_destination
 from posteriori.cli.inputs import ROWS_AT_ONCE, open_rows, require_columns, say_left_out, table_encoder
-from posteriori.cli.output import counted, plain_table, print_json, result_console
+from posteriori.cli.output import counted, plain_table, print_json, print_note, result_console
 from posteriori.decision import Utility
 from posteriori.decision.labels import as_classes
 from posteriori.meta.batch_predictor import BatchPredictor
@@ -99,10 +99,12 @@ def _predict(model: Any, files: TableFiles, target: str, most: int) -> _Predicte
         found = predictor.classifier.predict_proba(rows)
         P[n : n + len(found)], n = found, n + len(found)
     say_left_out(files.n_rows - n, n, target)
-    known = as_classes(labels.names, model.classes_)
-    codes = labels.codes()
-    _require_known(known, codes, model.classes_, target)
-    return _Predicted(known[codes], P[:n], pa.Table.from_batches(kept, schema))
+    names, codes = as_classes(labels.names, model.classes_), labels.codes()
+    known, shown = _of_known_classes(names, codes, model.classes_, target), pa.Table.from_batches(kept, schema)
+    if known.all():
+        return _Predicted(names[codes], P[:n], shown)
+    shown = shown.filter(pa.array(known[: shown.num_rows]))
+    return _Predicted(np.array(names[codes[known]].tolist()), P[:n][known], shown)
 
 
 class _Labels:
@@ -125,16 +127,21 @@ class _Labels:
         return np.concatenate(self.parts)
 
 
-def _require_known(labels: np.ndarray, codes: np.ndarray, classes: np.ndarray, target: str) -> None:
-    """Raise if some rows are of classes that the model does not know."""
-    unknown = [k for k, label in enumerate(labels.tolist()) if label not in set(classes.tolist())]
-    if unknown:
-        n = int(np.isin(codes, unknown).sum())
-        names = sorted(labels[unknown].tolist(), key=str)
+def _of_known_classes(names: np.ndarray, codes: np.ndarray, classes: np.ndarray, target: str) -> np.ndarray:
+    """Which rows are of classes that the model knows, (n,): the others have no probability, and a note names them."""
+    unknown = [k for k, name in enumerate(names.tolist()) if name not in set(classes.tolist())]
+    known = ~np.isin(codes, unknown)
+    if known.all():
+        return known
+    n, held = int((~known).sum()), first_names(sorted(names[unknown].tolist(), key=str), 5)
+    if 2 * n > len(codes):
         raise ValueError(
-            f"{target!r} holds {first_names(names, 5)}, in {counted(n)}, and the model knows the classes "
-            f"{first_names(classes.tolist(), 5)}: leave these rows out, or fit the model to rows of all classes."
+            f"{target!r} holds {held}, in {counted(n)} of {len(codes):,}, and the model knows the classes "
+            f"{first_names(classes.tolist(), 5)}: name the column with the classes by --target, or fit the model again."
         )
+    are = "is" if n == 1 else "are"
+    print_note(f"{counted(n)} with a class that the fit did not see ({held}) {are} left out of all scores.")
+    return known
 
 
 def _write_report(

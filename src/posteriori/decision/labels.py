@@ -28,23 +28,31 @@ def readings(classes: Iterable[Any]) -> Iterator[Reading]:
 
 
 def as_classes(labels: Any, classes: Any) -> np.ndarray:
-    """The labels in the spelling of the classes, where there is one way to read them as such; otherwise as given.
+    """The labels in the spelling of the classes, by the strictest way to read most of them as such.
+
+    Labels that are not among the classes stay as they are given.
 
     Examples
     --------
     >>> as_classes(["2", " 1"], [1, 2]).tolist()
     [2, 1]
-    >>> as_classes(["2", "3"], [1, 2]).tolist()
-    ['2', '3']
+    >>> as_classes(["2", "three"], [1, 2]).tolist()
+    [2, 'three']
     """
     given, known = np.asarray(labels), np.asarray(classes)
     found = set(given.ravel().tolist())
+    best: dict[Any, Any] = {}
     for read in readings(known.tolist()):
-        index = {read(label): k for k, label in enumerate(known.tolist())}
-        if len(index) == len(known) and all(read(label) in index for label in found):
-            place = {label: index[read(label)] for label in found}
-            return known[[place[label] for label in given.ravel().tolist()]]
-    return given
+        index = {read(label): label for label in known.tolist()}
+        matched = {label: index[read(label)] for label in found if read(label) in index}
+        if len(index) == len(known) and len(matched) > len(best):
+            best = matched
+    spelled = [best.get(label, label) for label in given.ravel().tolist()]
+    if len(best) == len(found):
+        return np.array(spelled, dtype=known.dtype)
+    out = np.empty(len(spelled), dtype=object)
+    out[:] = spelled
+    return out if best else given
 
 
 def _plain(label: Any) -> str:
