@@ -82,7 +82,7 @@ def test_mixed_values_are_text(tmp_path):
 
 def test_a_label_never_seen(tmp_path, model):
     path = tmp_path / "new.csv"
-    path.write_text("a,b,y\n1,u,p\n2,v,r\n")
+    path.write_text("a,b,y\n1,u,p\n2,v,r\n3,v,r\n")
     assert "'r'" in sentence(run("evaluate", model, path))
 
 

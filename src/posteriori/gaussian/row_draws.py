@@ -75,11 +75,16 @@ def _drawn_precisions(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws of a and of log |W Psi|, (S, K, B) each; the same for all classes where they share a covariance."""
     own = nu[:1] if tied else nu
-    chi = rng.chisquare(own, (S, *own.shape))
+    chi = _drawn_chi_square(own, (S, *own.shape), rng)
     log_det = s * np.log(chi)
     for i in range(1, p):
-        log_det += np.log(rng.chisquare(own - i, (S, *own.shape)))
+        log_det += np.log(_drawn_chi_square(own - i, (S, *own.shape), rng))
     return np.broadcast_to(chi, (S, *nu.shape)), np.broadcast_to(log_det, (S, *nu.shape))
+
+
+def _drawn_chi_square(nu: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Chi-square variables; those of few degrees of freedom that are too small for a number are the smallest number."""
+    return np.maximum(rng.chisquare(nu, shape), np.finfo(np.float64).tiny)
 
 
 def _log_density(
@@ -120,9 +125,9 @@ def drawn_by_products(Z: np.ndarray, belief: Belief, h: np.ndarray, rng: np.rand
     """
     (n, D), K, S = Z.shape, len(belief.means), len(h)
     A = inverse_cholesky(belief.Psi)[0][0]
-    Z, means = Z @ A.T, belief.means @ A.T  # in units of Psi
+    Y, apart = _in_few_coordinates((Z - belief.means[0]) @ A.T, (belief.means[0] - belief.means) @ A.T)
     kappa = np.broadcast_to(belief.kappa, (K, 1))[:, 0]
-    factors = _drawn_factors(float(belief.nu[0, 0]) + 1.0, min(K, D), S, rng)
+    factors = _drawn_factors(float(belief.nu[0, 0]) + 1.0, Y.shape[1], S, rng)
     z, rest = rng.standard_normal((S, K)), rng.chisquare(D - 1, (S, K)) if D > 1 else np.zeros((S, K))
     out = np.empty((S, K, n))
     for k in range(K):
@@ -130,28 +135,38 @@ def drawn_by_products(Z: np.ndarray, belief: Belief, h: np.ndarray, rng: np.rand
         if not len(rows):
             continue
         seen, place = np.unique(rows, return_inverse=True)
-        R = _coordinates(Z[seen] - means[k], means[k] - means, k, kappa[k] / (kappa[k] + 1.0))
+        R = _in_updated_units(Y[seen] + apart[k], apart - apart[k], k, kappa[k] / (kappa[k] + 1.0))
         t = np.square(R[place] @ factors[draws]).sum(axis=2)
         after = kappa + (np.arange(K) == k)
         out[draws, :, rows] = -0.5 * (np.square(z[draws] + np.sqrt(after * t)) + rest[draws]) / after
     return out
 
 
-def _coordinates(y: np.ndarray, apart: np.ndarray, k: int, f: float) -> np.ndarray:
-    """Coordinates (n, K, r) of y_j = y + apart_j in units of Psi + f y y^T, the y of class k then shortened by f.
+def _in_few_coordinates(Y: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (n, r) and differences of means (K, r) in at most K coordinates: those of the differences, and one more.
 
-    Their products follow from those of y and apart, of which those with y are divided by 1 + f |y|^2: a row far away
-    loses no digits.
+    The last is the length of what is left of a row, in a direction of its own.
     """
-    b, growth = y @ apart.T, 1.0 + f * np.einsum("nd,nd->n", y, y)
-    along = np.einsum("nd,nd->n", y, y) / growth
-    G = along[:, None, None] + (b[:, :, None] + b[:, None, :]) / growth[:, None, None]
-    G += apart @ apart.T - f * (b / growth[:, None])[:, :, None] * b[:, None, :]
-    G[:, k, :] *= f
-    G[:, :, k] *= f
-    values, vectors = np.linalg.eigh(G)
-    r = min(G.shape[1], y.shape[1])
-    return vectors[:, :, -r:] * np.sqrt(np.maximum(values[:, -r:], 0.0))[:, None, :]
+    if Y.shape[1] <= len(apart):
+        return Y, apart
+    Q = np.linalg.qr(apart[1:].T)[0]
+    inside = Y @ Q
+    left = np.sqrt(np.square(Y - inside @ Q.T).sum(axis=1))
+    return np.column_stack([inside, left]), np.column_stack([apart @ Q, np.zeros(len(apart))])
+
+
+def _in_updated_units(y: np.ndarray, apart: np.ndarray, k: int, f: float) -> np.ndarray:
+    """y_j = y + apart_j in units of I + f y y^T, (n, K, r), the y of class k then shortened by f.
+
+    The root of the inverse is I - c u u^T with u = y / |y| and c = 1 - 1 / sqrt(1 + f |y|^2); a row far away loses no
+    digits, as y itself is only divided by the root of 1 + f |y|^2.
+    """
+    squares = np.einsum("nr,nr->n", y, y)[:, None]
+    root, u = np.sqrt(1.0 + f * squares), y / np.sqrt(np.maximum(squares, np.finfo(np.float64).tiny))
+    along = (1.0 - 1.0 / root) * (u @ apart.T)
+    R = (y / root)[:, None, :] + apart - along[:, :, None] * u[:, None, :]
+    R[:, k] *= f
+    return R
 
 
 def _drawn_factors(nu: float, r: int, S: int, rng: np.random.Generator) -> np.ndarray:

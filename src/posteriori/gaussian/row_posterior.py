@@ -15,6 +15,10 @@ from posteriori.rows.products import as_dense
 
 __all__ = ["RowPosterior", "drawn_entropies", "drawn_quantiles"]
 
+_FEWEST_DRAWS = 128
+_NUMBERS_OF_A_ROW = 1 << 18
+"""Numbers that all draws of one row may take: fewer draws are made where features or classes are very many."""
+
 _NUMBERS_AT_ONCE = 1 << 20
 """Numbers that the draws of some rows may take while they are made."""
 
@@ -63,7 +67,9 @@ def drawn_entropies(X: Any, posterior: RowPosterior, n_draws: int) -> np.ndarray
 def _by_parts(X: Any, posterior: RowPosterior, n_draws: int, function: Any) -> np.ndarray:
     """The function of draws (S, K, n) and of their mean (K, n), for some rows at a time."""
     K, D = posterior.belief.means.shape
-    step = max(1, _NUMBERS_AT_ONCE // (n_draws * (K + posterior.belief.structure.drawn_width(K, D))))
+    width = K + posterior.belief.structure.drawn_width(K, D)
+    n_draws = max(min(n_draws, _NUMBERS_OF_A_ROW // width), _FEWEST_DRAWS)
+    step = max(1, _NUMBERS_AT_ONCE // (n_draws * width))
     with np.errstate(over="ignore", invalid="ignore"):
         found = [
             function(*_drawn(within_reach(as_dense(X[start : start + step]), posterior.densities), posterior, n_draws))

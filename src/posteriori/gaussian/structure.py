@@ -84,8 +84,8 @@ class Structure(ABC):
         return D + K
 
     def drawn_width(self, K: int, D: int) -> int:
-        """Numbers that a draw of a row's densities needs, besides those of the classes."""
-        return D
+        """Numbers that a draw of a row's densities takes, besides one for each class."""
+        return K * D
 
     # Sums and scales
 

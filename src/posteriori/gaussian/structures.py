@@ -64,7 +64,7 @@ class Matrices(Structure):
         return D + (K if self.tied else D * K // len(_bands(D)))
 
     def drawn_width(self, K: int, D: int) -> int:
-        return K * min(K, D) if self.tied else 1
+        return K * min(K, D) if self.tied else K
 
     def gathered(self, scatter: np.ndarray) -> np.ndarray:
         return scatter[None] if self.tied else scatter
@@ -234,6 +234,9 @@ class OneVariance(Structure):
 
     def repeats(self, D: int) -> int:
         return D
+
+    def drawn_width(self, K: int, D: int) -> int:
+        return K
 
     def size(self, D: int) -> int:
         return 1

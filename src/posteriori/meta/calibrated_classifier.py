@@ -200,7 +200,13 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         model = CalibratedClassifierCV(self.estimator, method="isotonic", cv=folds, ensemble=False)
         for_map_alone = weights is not None and "sample_weight" not in params
         with config_context(enable_metadata_routing=for_map_alone):
-            model.fit(X, labels, **({"sample_weight": weights} if for_map_alone else params))
+            try:
+                model.fit(X, labels, **({"sample_weight": weights} if for_map_alone else params))
+            except IndexError as error:  # scikit-learn counts the columns of probabilities by the classes of all rows
+                raise ValueError(
+                    "method='isotonic' needs rows of every class in every fold, and a fold or the declared classes of "
+                    "the estimator differ from those of y: use fewer folds (cv), or method='temperature'."
+                ) from error
         return model.set_params(cv=self.cv)
 
     def _map(self, Z: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
