@@ -38,7 +38,7 @@ code other than 0 and 2, a traceback, or an error in the words of Python. "refus
 reasons are counted below. "row numbers": tables in which a column that numbers the rows became a feature. "shown":
 tables where a screen, a report or a CSV shows "None", "nan" or "inf" that is not text of the table. "slow": more than
 {SLOW} s for all commands. "worse": the log-loss of the rows to test is above that of the class frequencies of the rows
-that were fitted by more than two standard errors of the difference by row."""
+that were fitted by more than two standard errors of the difference by row, and 1e-6 for rounding."""
 
 HEADER = ("model", "tables", "fitted", "refused", "crashed", "row numbers", "shown", "slow", "worse", "worse %",
           "seconds")  # fmt: skip
@@ -74,7 +74,7 @@ class Outcome:
     @property
     def worse(self) -> bool:
         """Whether test rows show that the class frequencies predict better."""
-        return self.difference is not None and self.difference > 2.0 * (self.difference_error or 0.0) + 1e-9
+        return self.difference is not None and self.difference > 2.0 * (self.difference_error or 0.0) + 1e-6
 
 
 class TooLong(Exception):

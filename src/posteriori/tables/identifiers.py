@@ -227,7 +227,8 @@ def _most_likely(found: Numbering, says: NameSays) -> float:
     if complete and found.in_order and found.low in (0, 1):
         return 0.05  # 1..N from N = 5 on
     if says is NameSays.TIME:
-        return 1e-4 if complete and found.low in (0, 1) else 0.0
+        counted = from_start and (complete or found.in_order)  # 1, 2, 3, ... is a time only in name
+        return 1e-4 if counted else 0.0
     if says is NameSays.NUMBER:
         return 0.2 if found.in_order else 1e-2
     if from_start:
