@@ -167,14 +167,15 @@ def test_few_modules_have_a_single_importer():
     for name, nodes in modules().items():
         for other in imported(name, nodes):
             importers[other].add(name)
+    entries = entry_points()
     packages = {name for name in modules() if any(other.startswith(f"{name}.") for other in modules())}
     single = [
         name
         for name in modules()
-        if len(importers[name] - {name.rpartition(".")[0]}) == 1 and name not in packages | entry_points()
+        if len(importers[name] - {name.rpartition(".")[0]}) == 1 and name not in packages | entries
     ]
     assert len(single) <= MOST_SINGLE_IMPORTERS, sorted(single)
-    unused = [n for n in modules() if not importers[n] and n not in packages | entry_points() | {"posteriori"}]
+    unused = [n for n in modules() if not importers[n] and n not in packages | entries | {"posteriori"}]
     assert not unused, f"no module imports {unused}"
 
 

@@ -153,6 +153,7 @@ def forked(codes, gp=None):
     return python(f"GP = {gp!r}\nCODES = {list(codes)!r}\n{FORK}", timeout=300)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_fits_as_its_parent():
     assert forked([MODELS["softmax"], "po.GaussianClassifier('tied', estimate='map')"]) == ""

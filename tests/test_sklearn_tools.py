@@ -65,6 +65,7 @@ GRIDS = {
 # Searches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_grid_search_in_two_processes_over_solvers_and_priors(name):
     search = GridSearchCV(MODELS[name](), GRIDS[name], cv=2, n_jobs=2, scoring="neg_log_loss", error_score="raise")

@@ -490,7 +490,7 @@ def test_rows_of_classes_that_the_fit_did_not_see_are_left_out(stored, tmp_path)
     lines = ["1,u,p", "2,v,q", "3,u,p", "2,v,neither"]
     some = write(tmp_path / "some.csv", "\n".join(["a,b,y", *lines]) + "\n")
     known = write(tmp_path / "known.csv", "\n".join(["a,b,y", *lines[:3]]) + "\n")
-    result = run("evaluate", stored, some, "--json", "--report", tmp_path / "r.html")
+    result = run("evaluate", stored, some, "--json")
     assert "1 row with a class that the fit did not see ('neither') is left out of all scores" in result.stderr
     expected = json.loads(run("evaluate", stored, known, "--json").stdout)
     assert json.loads(result.stdout)["scores"] == expected["scores"]

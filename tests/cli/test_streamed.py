@@ -76,6 +76,7 @@ def test_a_fit_in_passes_is_that_in_memory(folder, tmp_path, model, name, monkey
     np.testing.assert_allclose(P, Q, atol=2e-4 if model == "bayes" else 2e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_memory")
 def test_auto_compares_on_a_sample_and_fits_all_rows(folder, monkeypatch):
     monkeypatch.setattr("posteriori.meta.selection._MOST_ROWS_OF_GP", 0)

@@ -57,7 +57,7 @@ def weighted_quantile(values, weights, level):
     return values[order][np.searchsorted(np.cumsum(weights[order]), level)]
 
 
-@pytest.mark.parametrize("covariance", quick_first(["tied", "diagonal", "full", "tied_diagonal", "spherical"], 2))
+@pytest.mark.parametrize("covariance", quick_first(["tied", "diagonal", "full", "tied_diagonal", "spherical"]))
 def test_intervals_are_those_of_parameters_drawn_one_by_one(rows, covariance):
     X, y, new = rows
     model = po.GaussianClassifier(covariance, prior=po.NormalInverseWishartPrior(kappa=0.5)).fit(X, y)

@@ -51,8 +51,10 @@ def compiled(caplog):
 @few_steps
 @pytest.mark.parametrize(
     ("model", "training"),
-    [(batched(), "train_row_sites"), (deep(), "train_tied_sites")],
-    ids=["batches", "layers"],
+    [
+        pytest.param(batched(), "train_row_sites", id="batches"),
+        pytest.param(deep(), "train_tied_sites", id="layers", marks=pytest.mark.slow),
+    ],
 )
 def test_a_fit_compiles_its_training_once_and_the_next_one_nothing(model, training, compiled):
     """At most once: another test may have compiled it already."""

@@ -54,6 +54,7 @@ def test_round_borders_do_not():
     assert found.reason == "lowest log-loss on 300 rows held out"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_it_is_the_same_every_time_and_depends_on_the_seed():
     first, again, other = (select_model(straight(45), "kind", random_state=seed) for seed in (1, 1, 2))

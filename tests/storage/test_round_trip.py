@@ -216,6 +216,7 @@ def test_gradient_sites(tmp_path: Path) -> None:
     np.testing.assert_array_equal(stored(model, tmp_path).predict_proba(X), model.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_files_of_gaussian_processes_are_read_without_jax(tmp_path: Path) -> None:
     code = (
         "import sys; from posteriori.storage import describe, load\n"
