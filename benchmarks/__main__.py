@@ -14,7 +14,7 @@ GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal", "calibration")
 GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
-COMMANDS = ("commands",)
+COMMANDS = ("commands", "fit-folder")
 VERSIONS = ("before-after",)
 WILD = ("wild-fuzz",)
 
@@ -55,6 +55,7 @@ of rows elsewhere than in memory:
   engines              these four
 of the command line:
   commands             fit and predict on a large CSV, against reading it and fitting in memory
+  fit-folder           fit and predict on a folder of Parquet files of 5 GB: seconds, passes and memory
 of two versions of posteriori:
   before-after         seconds of fits and predictions of the sources in --before, against those of src/
 of data that nobody prepared:
@@ -224,6 +225,10 @@ def main() -> None:
         from benchmarks import commands  # which needs pyarrow, as no other does
 
         commands.run(out, quick=quick)
+    if "fit-folder" in what:
+        from benchmarks import fit_folder
+
+        fit_folder.run(out, quick=quick)
     if "before-after" in what:
         from benchmarks import before_after
 

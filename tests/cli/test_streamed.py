@@ -69,6 +69,8 @@ def test_a_fit_in_passes_is_that_in_memory(folder, tmp_path, model, name, monkey
     passes = json.loads(result.stdout)
     assert "60 rows without kind are left out." in result.stderr
     assert passes["rows"] == whole["rows"] == N - 60
+    assert whole["passes"] is None
+    assert passes["passes"] >= 3  # one counts the classes, one looks at the columns, and the fit reads them
     assert passes["classes"] == whole["classes"]
     assert passes["columns"] == whole["columns"]
     new = rows(200, seed=1).drop(columns="kind")

@@ -70,17 +70,22 @@ class RowsWithTarget(Streamable):
         Name of the column with the classes.
     drop : names of columns
         Columns that are left out.
+
+    Attributes
+    ----------
+    n_passes : int
+        How often all rows have been read.
     """
 
     def __init__(self, rows: Any, target: str, drop: Collection[str] = ()) -> None:
         import pyarrow as pa
 
-        self.rows, self.target = rows, target
+        self.rows, self.target, self.n_passes = rows, target, 0
         self.schema = pa.schema([field for field in rows.schema if field.name not in drop], rows.schema.metadata)
 
     def stream(self) -> StreamWithTarget:
         """The rows as passes over the data read them."""
-        return StreamWithTarget(open_stream(self.rows), self.schema, self.target)
+        return StreamWithTarget(self)
 
     def to_table(self) -> pa.Table:
         """All rows in memory."""
@@ -111,14 +116,16 @@ class RowsWithTarget(Streamable):
             if len(keys) > most:
                 smallest = np.sort(np.argpartition(keys, most)[:most])
                 sample, keys = sample.take(pa.array(smallest)).combine_chunks(), keys[smallest]
+        self.n_passes += 1
         return RowCount(sum(counts.values()), n_unknown, counts, sample.combine_chunks())
 
 
 class StreamWithTarget:
     """Batches of the rows whose class is known."""
 
-    def __init__(self, raw: Stream, schema: pa.Schema, target: str) -> None:
-        self.raw, self.schema, self.target = raw, schema, target
+    def __init__(self, data: RowsWithTarget) -> None:
+        self.raw: Stream = open_stream(data.rows)
+        self.data, self.schema, self.target = data, data.schema, data.target
 
     def batches(self, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
         """All rows in their order."""
@@ -140,3 +147,4 @@ class StreamWithTarget:
             known = labelled(batch, self.target).select(columns)
             if known.num_rows:
                 yield known
+        self.data.n_passes += 1
