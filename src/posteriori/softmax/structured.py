@@ -10,11 +10,10 @@ from abc import ABC
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_in_basis, normal_nodes
-from posteriori.rows.products import as_dense, logits, squared
+from posteriori.rows.products import as_dense, logits, squared, squared_distances
 from posteriori.softmax.kernels import kronecker_factors
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrast_covariance, contrasts
@@ -274,12 +273,7 @@ class DiagonalPosterior(_BasisPosterior):
         s, last_entry = s[:, :-1], np.ones(X.shape[0])
         if X.shape[1] == self.precisions.shape[1]:
             X, last_entry = X[:, :-1], as_dense(X[:, -1:]).ravel()
-        own = np.multiply.outer(s_b, last_entry**2)
-        if not sp.issparse(X):
-            return own + s @ np.square(X - np.multiply.outer(last_entry, c)).T
-        # the terms of a square cancel but for rounding where a sparse column is constant: never below zero
-        at_centre = np.multiply.outer(s @ c**2, last_entry**2)
-        return own + np.maximum(logits(squared(X), s) - 2.0 * last_entry * logits(X, s * c) + at_centre, 0.0)
+        return squared_distances(X, last_entry, c, s) + np.multiply.outer(s_b, last_entry**2)
 
     def variances(self) -> np.ndarray:
         out = 1.0 / self.precisions
