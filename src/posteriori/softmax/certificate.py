@@ -160,13 +160,17 @@ class Certificate:
     def _gradient_doubt(self, theta: np.ndarray, own: float) -> np.ndarray:
         r"""How far the gradient (K, D') may be from that of exact numbers and settled intercepts.
 
-        Where intercepts may still gain v^T H v = `own`, they change it by |H v|_{kd} <= sqrt(H_{kd,kd} own), with
-        H_{kd,kd} <= s_d / 4 and s_d = sum_n c_n x_nd^2. Sums of c_n x_nd round by eps sum_n c_n |x_nd| <= eps sqrt(s_d
-        sum_n c_n), and logits by eps |theta| |x|, which reaches the gradient through the curvature again.
+        Where intercepts may still gain v^T H v = `own`, they change it by |H v|_{kd} <= sqrt(H_{kd,kd} own). With
+        s_d = sum_n c_n x_nd^2 and the largest residual r = max |p_n - y_n|, which is at most the largest loss of a row,
+        H_{kd,kd} <= min(r, 1/4) s_d. Sums of c_n r_n x_nd round by eps sqrt(s_d sum_n c_n r_n^2). Logits round by
+        eps |theta| |x|, which is taken as four times its root mean square, and change r_n by that multiple of it.
         """
-        root, eps = self._root_squares(), np.finfo(float).eps
-        of_logits = np.abs(theta).max(axis=0) @ root
-        doubt = root * (0.5 * np.sqrt(own) + eps * (np.sqrt(self.objective.observed.total_weight) + of_logits))
+        problem, eps = self.objective, np.finfo(float).eps
+        root, total = self._root_squares(), problem.observed.total_weight
+        loss = min(problem.rounding(theta) / (8.0 * eps), total)
+        largest = min(1.0, loss * problem.n_rows / total)
+        of_logits = 4.0 * np.abs(theta).max(axis=0) @ root / np.sqrt(total)
+        doubt = root * (np.sqrt(min(largest, 0.25) * own) + eps * np.sqrt(loss * largest) * (1.0 + of_logits))
         return np.broadcast_to(doubt, theta.shape)
 
     def _root_squares(self) -> np.ndarray:
