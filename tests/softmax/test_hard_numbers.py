@@ -20,6 +20,9 @@ from posteriori.exceptions import SingularError
 from posteriori.maths.integrals import cholesky_psd
 from posteriori.rows import products
 from posteriori.softmax import pairs
+from posteriori.softmax.collinearity import DependentColumn, dependent_columns
+from posteriori.softmax.structured import DiagonalPosterior
+from posteriori.solvers.precondition import kronecker
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(120, 3))
@@ -187,3 +190,69 @@ def test_sums_over_sparse_rows_with_many_weights_are_those_over_dense_ones(with_
         (products.quadratic_forms, (S, with_intercept)),
     ):
         np.testing.assert_allclose(function(Z, *arguments), function(Z.toarray(), *arguments), atol=1e-13)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("method", ["draws", "delta"])
+def test_effects_of_rows_in_other_units_are_refused(container, method):
+    model = BayesianSoftmaxRegression(prior=GaussianPrior(autoscale=True)).fit(container(scaled(1e-300)), Y)
+    assert np.isfinite(model.marginal_effects(container(scaled(1e-300)), method=method)["mean"]).all()
+    with pytest.raises(ValueError, match="most of all in column 'x1'"):
+        model.marginal_effects(container(1e10 * X), method=method)
+
+
+def test_latent_variances_of_a_sparse_constant_column_are_those_of_a_dense_one():
+    rows = np.column_stack([X[:, :2], np.full(len(X), -3.7)])
+    precisions = np.column_stack([np.ones((3, 2)), np.full(3, 1e-14), np.full(3, 1e6)])
+    centre = np.append(rows.mean(axis=0), 1.0)
+    posterior = DiagonalPosterior(np.zeros((3, 4)), precisions, centre)
+    expected = ((rows[:, :2] - centre[:2]) ** 2).sum(axis=1) + 1e-6 + (rows[:, 2] - centre[2]) ** 2 / 1e-14
+    dense, sparse = posterior.latent_variances(rows), posterior.latent_variances(sp.csc_array(rows))
+    np.testing.assert_allclose(dense, np.tile(expected, (3, 1)), rtol=1e-10)
+    assert (sparse >= 1e-6).all()
+    np.testing.assert_allclose(sparse, dense, atol=64 * np.finfo(float).eps * 3.7**2 / 1e-14)
+
+
+def test_the_bound_holds_for_the_coefficients_returned_far_from_the_origin():
+    rows = 1e14 + np.eye(2)[np.arange(13) % 2]
+    y = np.arange(13) % 2
+    model = SoftmaxRegression(alpha=1.0).fit(rows, y)
+    z = rows.astype(np.longdouble) @ (model.coef_[1] - model.coef_[0]).astype(np.longdouble)
+    z += np.longdouble(model.intercept_[1]) - np.longdouble(model.intercept_[0])
+    returned = np.log1p(np.exp(np.where(y == 1, -z, z))).sum() + 0.5 * (model.coef_**2).sum()
+    assert returned <= model.solution_.objective + model.solution_.gap_bound
+    assert model.solution_.gap_bound < 1.0
+
+
+def test_the_bound_holds_where_intercepts_are_not_quite_settled():
+    # a constant column: the intercept does what its weight does, and J - J* is alpha/2 |w|^2 exactly
+    y = np.repeat(np.arange(3), (9, 6, 5))
+    model = SoftmaxRegression(alpha=0.01, solver="gd", tol=1e-16, max_iter=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(np.ones((20, 1)), y)
+    assert model.solution_.gap_bound >= 0.005 * (model.coef_**2).sum() > 0
+
+
+def test_log_odds_where_the_precision_is_infinite_in_the_units():
+    rows = X.copy()
+    rows[:, 2] = rows[:, 1] + 1e-4 * rows[:, 2]
+    expected = GaussianClassifier(covariance="tied", estimate="mle").fit(rows, Y).to_softmax()
+    model = GaussianClassifier(covariance="tied", estimate="mle").fit(rows * 1e-151, Y).to_softmax()
+    np.testing.assert_allclose(model.coef_ * 1e-151, expected.coef_, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::posteriori.exceptions.SingularWarning")
+def test_one_row_has_no_left_out_loss():
+    model = GaussianClassifier(covariance="auto", estimate="mle", classes=[0, 1])
+    assert model.fit([[1e8, 1.0]], [0]).predict_proba([[1e8, 1.0]])[0, 0] > 0.5
+
+
+def test_a_variance_below_zero_by_rounding_is_that_of_a_constant_column():
+    assert dependent_columns(np.array([[4.0, 0.0], [0.0, -1e-9]])) == [DependentColumn(1, ())]
+
+
+def test_a_curvature_that_is_all_rounding_makes_a_finite_preconditioner():
+    A = 1e-20 * np.diag([1.0, 1.0, -2.0])  # of trace zero
+    apply = kronecker(A, np.eye(2), np.arange(2), np.full(3, 1e30), np.ones((3, 3)))
+    assert np.isfinite(apply(np.ones((3, 3)))).all()

@@ -91,7 +91,9 @@ class StandardisedStatistics:
         self.origin = mean if origin is None else origin
         # a column that is constant but for rounding has no spread to be measured by
         noise = 8.0 * np.finfo(np.float64).eps * np.abs(mean)
-        self.variance = np.where(self.variance > np.maximum(noise**2, _LEAST_VARIANCE), self.variance, 0.0)
+        with np.errstate(over="ignore"):  # an infinite square is above every variance, as it should be
+            least = np.maximum(noise**2, _LEAST_VARIANCE)
+        self.variance = np.where(self.variance > least, self.variance, 0.0)
         unit = structure.units(self.variance)
         self.unit = np.where(unit > 0.0, unit, 1.0)
         self.statistics = statistics.reduced(structure.scatter).standardised(self.origin, 1.0 / self.unit)
@@ -236,5 +238,6 @@ def _left_out_losses(
         joint = np.log(settings.frequencies(counts))
     known = np.isfinite(joint[at, rows.codes])
     joint += left_out_log_density(statistics, prior, structure, settings.estimate, rows)
-    losses = logsumexp(joint, axis=1) - joint[at, rows.codes]
-    return np.where(known, losses, 0.0)
+    losses = np.zeros(len(at))
+    losses[known] = logsumexp(joint[known], axis=1) - joint[known, rows.codes[known]]
+    return losses

@@ -163,7 +163,8 @@ class Matrices(Structure):
 
     def precise_means(self, densities: ClassDensities) -> np.ndarray:
         A = densities.weights[0]
-        return densities.means @ (A.T @ A * densities.factors[0])
+        # mean by mean: the precision itself has the square of a unit, which may be beyond the range of numbers
+        return densities.means @ A.T @ A * densities.factors[0]
 
     def inverse_spreads(self, densities: ClassDensities) -> np.ndarray:
         return np.sqrt(np.einsum("jid,jid->jd", densities.weights, densities.weights)).max(axis=0)

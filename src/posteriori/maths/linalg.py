@@ -11,6 +11,8 @@ __all__ = ["cholesky", "factored_spd", "inverse_spd", "null_space", "reversed_ch
 
 _NOTHING = 1e-30
 """Entries below this, beside a diagonal of ones, change no digit of a factor."""
+_LONGEST = 1e145
+"""Root of the largest entry of an inverse, less what a ridge may add: squares of more are infinite."""
 
 
 def cholesky(M: np.ndarray) -> np.ndarray:
@@ -81,6 +83,7 @@ def inverse_spd(M: np.ndarray, ridge: float = 1e-10) -> np.ndarray:
            [0.  , 0.  ]])
     """
     L, scale = _factor(M, ridge)
+    scale = np.where(scale < _LONGEST, scale, 0.0)  # nothing is known of a direction whose inverse is not a number
     lower, _ = lapack.dpotri(L, lower=1, overwrite_c=1)  # the factor left zeros above
     inverse = lower + lower.T
     inverse[np.diag_indices_from(inverse)] *= 0.5

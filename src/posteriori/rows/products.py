@@ -88,6 +88,15 @@ def logits(X: Any, theta: np.ndarray, out: np.ndarray | None = None) -> np.ndarr
     return out
 
 
+def squared_distances(X: Any, factors: np.ndarray, c: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """sum_d s_kd (x_nd - factor_n c_d)^2, shape (K, n): distances of rows from multiples of c."""
+    if not sp.issparse(X):
+        return s @ np.square(X - np.multiply.outer(factors, c)).T
+    # the terms of a square cancel where a column is constant, but for rounding: never below zero
+    at_centre = np.multiply.outer(s @ c**2, factors**2)
+    return np.maximum(logits(squared(X), s) - 2.0 * factors * logits(X, s * c) + at_centre, 0.0)
+
+
 def contract(R: np.ndarray, X: Any, with_intercept: bool) -> np.ndarray:
     """sum_n R_kn [x_n, 1], shape (K, D + 1) or (K, D): the transpose of `logits`."""
     out = np.empty((R.shape[0], X.shape[1] + with_intercept))

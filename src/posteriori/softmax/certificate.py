@@ -139,8 +139,9 @@ class Certificate:
     def bounded(self, theta: np.ndarray) -> tuple[np.ndarray, float | None]:
         """theta with its free intercepts solved for, and the rigorous bound on J - J* there.
 
-        Two parts of it are beyond the formula: what the slope that is left in free intercepts, which have no R, may
-        still gain (twice the word of their quadratic model), and the rounding of J.
+        Three parts of it are beyond the formula: what the slope that is left in free intercepts, which have no R, may
+        still gain (twice the word of their quadratic model), how far the gradient of the others would change with
+        that, and with exact numbers, and the rounding of J.
         """
         problem, own = self.objective, 0.0
         if problem.has_intercept and not problem.precision[:, -1].any():
@@ -149,7 +150,42 @@ class Certificate:
                 return theta, None
             theta, own = settled, self._gain_of_intercepts(settled)
         bound = self.gap_bound(problem.value_gradient(theta)[1])
-        return theta, None if bound is None else bound + own + problem.rounding(theta)
+        if bound is None:
+            return theta, None
+        doubt = self.gap_bound(self._gradient_doubt(theta, own))
+        assert doubt is not None
+        with np.errstate(over="ignore"):  # an infinite bound is a bound
+            return theta, float((np.sqrt(bound) + np.sqrt(doubt)) ** 2 + own + problem.rounding(theta))
+
+    def _gradient_doubt(self, theta: np.ndarray, own: float) -> np.ndarray:
+        r"""How far the gradient (K, D') may be from that of exact numbers and settled intercepts.
+
+        Where intercepts may still gain v^T H v = `own`, they change it by |H v|_{kd} <= sqrt(H_{kd,kd} own). With
+        s_d = sum_n c_n x_nd^2 and the largest residual r = max |p_n - y_n|, which is at most the largest loss of a row,
+        H_{kd,kd} <= min(r, 1/4) s_d. Sums of c_n r_n x_nd round by eps sqrt(s_d sum_n c_n r_n^2). Logits round by
+        eps |theta| |x|, which is taken as four times its root mean square, and change r_n by that multiple of it.
+        """
+        problem, eps = self.objective, np.finfo(float).eps
+        root, total = self._root_squares(), problem.observed.total_weight
+        loss = min(problem.rounding(theta) / (8.0 * eps), total)
+        largest = min(1.0, loss * problem.n_rows / total)
+        of_logits = 4.0 * np.abs(theta).max(axis=0) @ root / np.sqrt(total)
+        doubt = root * (np.sqrt(min(largest, 0.25) * own) + eps * np.sqrt(loss * largest) * (1.0 + of_logits))
+        return np.broadcast_to(doubt, theta.shape)
+
+    def _root_squares(self) -> np.ndarray:
+        """sqrt(sum_n c_n x_nd^2) of the features and, where there are intercepts, of their ones: (D',)."""
+        observed = self.objective.observed
+        return np.sqrt(np.append(observed.squares, observed.total_weight))[: self.objective.shape[1]]
+
+    def cost_of(self, theta: np.ndarray, change: np.ndarray) -> float:
+        """The most by which J grows if each parameter moves from theta by at most its change, (K, D').
+
+        It is |g| . change + 1/2 change^T H change at most, with H <= I/2 kron X^T C X + R.
+        """
+        slope = float(np.vdot(np.abs(self.objective.value_gradient(theta)[1]), change))
+        of_rows = 0.5 * float(((change @ self._root_squares()) ** 2).sum())
+        return slope + 0.5 * (of_rows + float(np.vdot(change, np.abs(self.objective.prior.times(change)))))
 
     def _gain_of_intercepts(self, theta: np.ndarray) -> float:
         """g_b^T A^+ g_b for the slope g_b of the intercepts, or 0 where A would cost more than it says."""

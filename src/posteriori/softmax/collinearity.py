@@ -51,7 +51,7 @@ def dependent_columns(scatter: np.ndarray) -> list[DependentColumn]:
     [DependentColumn(column=2, others=(0, 1)), DependentColumn(column=3, others=())]
     """
     D = len(scatter)
-    spread = np.sqrt(scatter.diagonal())
+    spread = np.sqrt(np.maximum(scatter.diagonal(), 0.0))  # of a constant column it may be below zero by rounding
     unit = np.where(spread > 0, spread, 1.0)
     S = scatter / unit / unit[:, None]
     kept: list[int] = []

@@ -94,6 +94,19 @@ class Coordinates:
             theta[:, -1] -= theta[:, : self.shift.size] @ self.shift
         return theta
 
+    def outward_rounding(self, theta: np.ndarray) -> np.ndarray:
+        """The most that each parameter for x', (K, D'), changes as those for x are rounded to float64.
+
+        Far from the origin a row's logit is a small difference of large numbers, w . x and the intercept.
+        """
+        if self.is_identity:
+            return np.zeros_like(theta)
+        rounding = np.abs(theta)
+        if self.shift is not None and theta.shape[1] > self.shift.size:
+            W = np.abs(self.outward(theta)[:, : self.shift.size])
+            rounding[:, -1] += 2.0 * W @ np.abs(self.shift)
+        return np.finfo(float).eps * rounding
+
     @classmethod
     def standard(cls, safe: Coordinates, observed: ObservedMoments, spread: np.ndarray, centred: bool) -> Coordinates:
         """Coordinates of the given spread, centred if they can be; spread and moments are in coordinates `safe`."""

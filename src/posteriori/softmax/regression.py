@@ -18,13 +18,15 @@ from posteriori.rows.features import Features
 from posteriori.rows.products import logits
 from posteriori.rows.schema import check_features, remember_features
 from posteriori.rows.target import Target, classes_of_call
+from posteriori.softmax.coordinates import Coordinates
 from posteriori.softmax.kernels import probabilities
 from posteriori.softmax.likelihood import linear_likelihood
+from posteriori.softmax.mode import Mode
 from posteriori.softmax.priors import RidgePenalty
 from posteriori.softmax.progress import progress
 from posteriori.softmax.sequential import Sequential
 from posteriori.softmax.settings import solve_settings
-from posteriori.solvers.solution import Status
+from posteriori.solvers.solution import Solution, Status
 from posteriori.solvers.solver import Solver
 from posteriori.threads import one_blas_thread, usable_threads
 
@@ -160,7 +162,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
                 mode = penalty.find_mode(
                     likelihood, settings if report is None else replace(settings, report=report), start
                 )
-        solution = mode.solution
+        solution = _as_returned(mode, likelihood.coordinates)
         remember_features(self, features, named)
         self.classes_, self.solution_, self.n_iter_ = target.classes, solution, solution.n_iter
         self._sequential: Sequential | None = None
@@ -283,3 +285,13 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             ConvergenceWarning,
             stacklevel=3,
         )
+
+
+def _as_returned(mode: Mode, coordinates: Coordinates) -> Solution:
+    """The record of the fit, with what the rounding of the coefficients in the data's units may cost."""
+    bound = mode.solution.gap_bound
+    if bound is None or coordinates.is_identity:
+        return mode.solution
+    with np.errstate(over="ignore"):  # an infinite bound is a bound
+        cost = mode.objective.certificate.cost_of(mode.theta, coordinates.outward_rounding(mode.theta))
+    return replace(mode.solution, gap_bound=bound + cost)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_in_basis, normal_nodes
-from posteriori.rows.products import logits, squared
+from posteriori.rows.products import as_dense, logits, squared, squared_distances
 from posteriori.softmax.kernels import kronecker_factors
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrast_covariance, contrasts
@@ -265,19 +265,15 @@ class DiagonalPosterior(_BasisPosterior):
         return float(np.log(self.precisions).sum())
 
     def latent_variances(self, X: Any) -> np.ndarray:
-        squares = squared(X)
         s = 1.0 / self.precisions
         if self.centre is None:
-            return logits(squares, s)
+            return logits(squared(X), s)
         # of (x - c)^2 s + s_b; rows as wide as the parameters bring their own last entry
-        c = self.centre[:-1]
-        wide = X.shape[1] == s.shape[1]
-        last_entry = np.ones(X.shape[0]) if not wide else np.asarray(X[:, -1]).ravel()
-        if wide:
-            X, squares = X[:, :-1], squares[:, :-1]
-        cross = logits(X, s[:, :-1] * c)
-        at_centre = np.multiply.outer(s[:, :-1] @ c**2 + s[:, -1], last_entry**2)
-        return logits(squares, s[:, :-1]) - 2.0 * last_entry * cross + at_centre
+        c, s_b = self.centre[:-1], s[:, -1]
+        s, last_entry = s[:, :-1], np.ones(X.shape[0])
+        if X.shape[1] == self.precisions.shape[1]:
+            X, last_entry = X[:, :-1], as_dense(X[:, -1:]).ravel()
+        return squared_distances(X, last_entry, c, s) + np.multiply.outer(s_b, last_entry**2)
 
     def variances(self) -> np.ndarray:
         out = 1.0 / self.precisions

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.parameters import require_choice, require_level
 from posteriori.rows.blocks import Blocks
+from posteriori.rows.extremes import extremes
 from posteriori.softmax.bayesian_settings import prior_from
 from posteriori.softmax.covariance import CovarianceInBasis
 from posteriori.softmax.predictive import drawn_moments, effect_slopes, weighted_sums
@@ -283,8 +284,8 @@ def _effects_by_slopes(
     model: BayesianSoftmaxRegression, blocks: Blocks, at: str, estimate: Estimate
 ) -> tuple[np.ndarray, np.ndarray]:
     """Effects at the estimate (K, D) and their standard errors by the delta method, in the units of the data."""
-    with one_blas_thread():
-        total, effects, slopes = _summed(at, blocks)(effect_slopes, estimate.mean, model.fitted_.offset)
+    total, effects, slopes = _summed(blocks, at, effect_slopes, estimate.mean, model.fitted_.offset)
+    _require_near(model, blocks, slopes)
     K, D = effects.shape
     per_unit = (1.0 - model.label_noise_) / model.fitted_.coordinates.unit / total
     variances = estimate.contrast_variances(slopes.reshape(K * D, K, -1)).reshape(K, D)
@@ -295,17 +296,33 @@ def _drawn_effects(model: BayesianSoftmaxRegression, blocks: Blocks, at: str) ->
     """Effects under draws from the posterior, (S, K, D), in the units of the data."""
     D = model.n_features_in_
     thetas = model.fitted_.draws(_EFFECT_DRAWS, 0)
-    with one_blas_thread():
-        summed = _summed(at, blocks)
-        moments = summed(drawn_moments, thetas, model.fitted_.offset)
+    moments = _summed(blocks, at, drawn_moments, thetas, model.fitted_.offset)
+    _require_near(model, blocks, moments)
     moments /= moments[:, :, 0].sum(axis=1)[:, None, None]  # probabilities of a row sum to one
     W = np.stack([model.fitted_.coordinates.outward(theta)[:, :D] for theta in thetas])
     return (moments[:, :, :1] * W - moments[:, :, 1:] @ W) * (1.0 - model.label_noise_)
 
 
-def _summed(at: str, blocks: Blocks) -> Summed:
+def _summed(blocks: Blocks, at: str, kernel: Any, *params: Any) -> Any:
+    """The sum of a kernel over the rows at which effects are taken."""
     require_choice("at", at, _AT)
-    return _AT[at](blocks)
+    # rows may be so far from those of the fit that their logits overflow: the sum is then looked at
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        return _AT[at](blocks)(kernel, *params)
+
+
+def _require_near(model: BayesianSoftmaxRegression, blocks: Blocks, sums: np.ndarray) -> None:
+    """Raise where sums over rows are not numbers, as a row is too far from those of the fit to have logits."""
+    if np.isfinite(sums).all():
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        largest = blocks.map_sum(extremes).largest
+    furthest = _feature_names(model)[int(np.nan_to_num(largest, nan=np.inf, posinf=np.inf).argmax())]
+    raise ValueError(
+        f"Rows of X are so far from the rows of the fit, most of all in column {furthest!r}, that their logits are not "
+        "finite numbers and their effects are not known. Give the column in the units that it had in the fit, or leave "
+        "these rows out."
+    )
 
 
 def _feature_names(model: BayesianSoftmaxRegression) -> list[str]:

@@ -99,7 +99,7 @@ class _Metric:
     def remember(self, step: np.ndarray, change: np.ndarray) -> None:
         """Add a step and the change of the gradient along it, if they show positive curvature."""
         curvature = float(np.vdot(step, change))
-        if curvature > 0:
+        if curvature >= _TINY:  # one over less is infinite
             self.pairs.append((step, change, 1.0 / curvature))
 
     def fall_back(self) -> bool:

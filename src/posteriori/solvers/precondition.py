@@ -50,7 +50,9 @@ def kronecker(
     """
     prior = precision.mean(axis=0)
     # the null direction is made the last eigenvector, with an eigenvalue beyond all others
-    eigenvalues, Q = np.linalg.eigh(A / max(np.trace(A), np.finfo(float).tiny) + 2.0 / len(A))
+    # (of a curvature that is all rounding, the trace may be below other entries, or below zero)
+    size = max(float(np.trace(A)), float(np.abs(A).max()), np.finfo(float).tiny)
+    eigenvalues, Q = np.linalg.eigh(A / size + 2.0 / len(A))
     eigenvalues = np.maximum(eigenvalues[:-1], 1e-8 * max(eigenvalues[-2], np.finfo(float).tiny))
     held = prior > _NEGLIGIBLE * eigenvalues[-1] * diagonal
     inverses = np.stack([inverse_spd(v * G + np.diag(prior[lead])) for v in eigenvalues])

@@ -213,7 +213,9 @@ def run(
             except StopIteration as end:
                 status = end.value
                 break
-            trace.append(TraceEntry(now.objective, float(np.linalg.norm(now.gradient)), now.estimate))
+            with np.errstate(over="ignore"):  # a solve that diverges may have a gradient of infinite norm
+                norm = float(np.linalg.norm(now.gradient))
+            trace.append(TraceEntry(now.objective, norm, now.estimate))
             if not np.isfinite(now.objective):
                 status = Status.DIVERGED
                 break

@@ -148,7 +148,8 @@ def shrunk(
         return centre + shrunk(theta - centre, rate, precision, mean, variance)
     D = mean.shape[0]
     out = theta.copy()
-    out[:, :D] /= 1.0 + rate * precision[:, :D] / np.where(variance > _LEAST_VARIANCE, variance, np.inf)
+    with np.errstate(over="ignore"):  # a prior that is infinite for the units leaves a weight of zero, as it should
+        out[:, :D] /= 1.0 + rate * precision[:, :D] / np.where(variance > _LEAST_VARIANCE, variance, np.inf)
     if theta.shape[1] > D:
         out[:, D] -= (out[:, :D] - theta[:, :D]) @ mean
         out[:, D] /= 1.0 + rate * precision[:, D]
