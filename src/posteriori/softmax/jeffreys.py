@@ -26,6 +26,10 @@ __all__ = ["JeffreysPrior", "JeffreysProblem", "fisher_scoring"]
 
 
 _COLLINEAR = 1e-11
+_FAINT = 1e-10
+"""Share of J below which a decrement that cannot be lowered is rounding."""
+_PATIENCE = 20
+"""Steps after which a faint decrement that has not fallen will not fall."""
 
 
 class JeffreysPrior:
@@ -52,7 +56,7 @@ class JeffreysPrior:
             gradient_norm=trace[-1].gradient_norm,
             gap=float("inf") if best.gap is None else max(best.gap, 0.0),
             tol=settings.tol,
-            rounding=objective.rounding(best.theta) + np.finfo(float).eps * abs(best.objective),
+            rounding=problem.rounding(best.theta, best.objective),
             gap_bound=None,
             n_iter=len(trace) - 1,
             n_passes=objective.blocks.n_passes,
@@ -96,25 +100,33 @@ class JeffreysProblem:
         slope = self.problem.curvature.log_det_slope(theta, posterior.packed_forms)
         return value - 0.5 * posterior.log_det, gradient - 0.5 * slope
 
+    def rounding(self, theta: np.ndarray, value: float) -> float:
+        """The rounding error of the objective, whose value at theta is given."""
+        return self.problem.rounding(theta) + float(np.finfo(float).eps) * abs(value)
+
 
 def fisher_scoring(problem: JeffreysProblem, theta: np.ndarray, tol: float) -> Steps:
-    """Steps with the information in place of the Hessian, until its decrement is within tol * |J|."""
+    """Steps with the information in place of the Hessian, until its decrement is within tol * |J| or is rounding."""
     value, gradient = problem.value_gradient(theta)
     if not np.isfinite(value):
         raise ValueError(
             "prior='jeffreys' needs features that are not collinear and at least as many rows as parameters: the "
             "information matrix is singular. Drop columns, or use prior='evidence'."
         )
+    least, n_in_vain = np.inf, 0
     while True:
         direction = -problem.posterior(theta).solve(gradient)
         gap = -0.5 * float(np.vdot(gradient, direction))
         yield Iterate(theta, value, gradient, gap)
-        if gap <= tol * abs(value):
+        if gap <= max(tol * abs(value), problem.rounding(theta, value)):
+            return Status.CONVERGED
+        least, n_in_vain = (gap, 0) if gap < least else (least, n_in_vain + 1)
+        if n_in_vain == _PATIENCE and gap <= _FAINT * abs(value):
             return Status.CONVERGED
         largest = float(np.abs(direction).max())
         if largest > 5.0:  # far from the mode scoring overshoots
             direction *= 5.0 / largest
         found = line_search(problem.value_gradient, theta, value, gradient, direction, flat=0.5)
         if found is None:
-            return Status.CONVERGED if gap <= 1e-10 * abs(value) else Status.ITERATION_LIMIT
+            return Status.CONVERGED if gap <= _FAINT * abs(value) else Status.ITERATION_LIMIT
         theta, value, gradient = found
