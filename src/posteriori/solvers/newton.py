@@ -10,7 +10,7 @@ import numpy as np
 
 from posteriori.maths.linalg import factored_spd
 from posteriori.solvers.conjugate_gradient import NewtonStep, conjugate_gradient
-from posteriori.solvers.line_search import line_search
+from posteriori.solvers.line_search import line_search, stretched
 from posteriori.solvers.precondition import Precondition
 from posteriori.solvers.problem import CurvedProblem
 from posteriori.solvers.solution import Iterate, Status, Steps
@@ -100,7 +100,7 @@ class Newton(Solver):
                     return Status.SEPARATED
             elif gap <= max(tol, _ROUNDING) * abs(now.value):
                 ended, now = yield from _end(directions, now, step)
-                if ended:
+                if ended or directions.exhausted:
                     return Status.CONVERGED
                 gap_before = gap
                 continue
@@ -190,6 +190,8 @@ class _Directions:
     def descend(self, now: NewtonPoint, direction: np.ndarray) -> NewtonPoint | None:
         """A lower point along the direction, or along a safe one; None if there is none."""
         found = line_search(self.problem.value_gradient, *now, direction, flat=0.5)
+        if found is not None and self.exact and self.problem.precision.any():  # without a prior a tail has no end
+            found = stretched(self.problem.value_gradient, *now, direction, found)
         if found is None:
             found = line_search(self.problem.value_gradient, *now, -self.precondition.safe()(now.gradient))
         return None if found is None else NewtonPoint(*found)
@@ -206,7 +208,7 @@ class _Directions:
         )
         self.precondition.count_products(step.n_products, rtol)
         self.n_products += step.n_products
-        self.flops += step.n_products * (4.0 * self.problem.n_rows * self._size + _OVERHEAD)
+        self.flops += step.n_products * (4.0 * self.problem.n_rows * self._size + self.precondition.flops + _OVERHEAD)
         self._switch()
         return step
 
