@@ -19,6 +19,7 @@ from posteriori.softmax.mode import Mode, SolveSettings
 from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import FullPosterior
 from posteriori.solvers.line_search import line_search
+from posteriori.solvers.patience import FAINT, Patience
 from posteriori.solvers.problem import PosteriorProblem
 from posteriori.solvers.solution import Iterate, Solution, Status, Steps, run
 
@@ -26,10 +27,6 @@ __all__ = ["JeffreysPrior", "JeffreysProblem", "fisher_scoring"]
 
 
 _COLLINEAR = 1e-11
-_FAINT = 1e-10
-"""Share of J below which a decrement that cannot be lowered is rounding."""
-_PATIENCE = 20
-"""Steps after which a faint decrement that has not fallen will not fall."""
 
 
 class JeffreysPrior:
@@ -113,20 +110,19 @@ def fisher_scoring(problem: JeffreysProblem, theta: np.ndarray, tol: float) -> S
             "prior='jeffreys' needs features that are not collinear and at least as many rows as parameters: the "
             "information matrix is singular. Drop columns, or use prior='evidence'."
         )
-    least, n_in_vain = np.inf, 0
+    patience = Patience()
     while True:
         direction = -problem.posterior(theta).solve(gradient)
         gap = -0.5 * float(np.vdot(gradient, direction))
         yield Iterate(theta, value, gradient, gap)
         if gap <= max(tol * abs(value), problem.rounding(theta, value)):
             return Status.CONVERGED
-        least, n_in_vain = (gap, 0) if gap < least else (least, n_in_vain + 1)
-        if n_in_vain == _PATIENCE and gap <= _FAINT * abs(value):
+        if patience.is_over(gap, value):
             return Status.CONVERGED
         largest = float(np.abs(direction).max())
         if largest > 5.0:  # far from the mode scoring overshoots
             direction *= 5.0 / largest
         found = line_search(problem.value_gradient, theta, value, gradient, direction, flat=0.5)
         if found is None:
-            return Status.CONVERGED if gap <= _FAINT * abs(value) else Status.ITERATION_LIMIT
+            return Status.CONVERGED if gap <= FAINT * abs(value) else Status.ITERATION_LIMIT
         theta, value, gradient = found

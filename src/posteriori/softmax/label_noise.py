@@ -20,6 +20,8 @@ from posteriori.solvers.solution import Status
 
 __all__ = ["clean_label_shares", "fit_with_label_noise", "require_single_labels"]
 
+_ROUGH_TOL = 1e-9
+"""Relative decrement to which a round is solved, at least: the weights of rows need not be known better."""
 _FIRST_RATE = 0.05
 """The rate at which the search for a rate begins."""
 
@@ -40,7 +42,9 @@ def fit_with_label_noise(
     assert target.codes is not None
     estimated = label_noise == "estimate"
     rate = _FIRST_RATE if estimated else float(label_noise)
-    rough = replace(settings, approximation="laplace")
+    rough = replace(
+        settings, approximation="laplace", solve=replace(settings.solve, tol=max(settings.solve.tol, _ROUGH_TOL))
+    )
     weights = np.ones(len(target.codes)) if target.weights is None else target.weights
     shares, likelihood = np.ones_like(weights), likelihood_of(target)
     for _ in range(50):
