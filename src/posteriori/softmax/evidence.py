@@ -48,7 +48,7 @@ _MODE_FLOPS = 3e10
 """Cubes of the number of coefficients that a mode may cost; it takes 20 steps in any case."""
 _FIXED_POINT_FLOPS = 3e10
 """Cubes of the number of features that a fixed point may cost where it needs eigenvalues; 4 rounds in any case."""
-_MOST_FLOPS = 1e12
+_MOST_FLOPS = 1.5e11
 """Operations that a search may cost; it looks at 8 priors in any case."""
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""

@@ -144,11 +144,11 @@ class DiagonalPrecision:
         if self.centre is None:
             out, own = np.zeros((J, D, J, D)), self.values
         else:
-            tilt = np.einsum("ki,kj,k->ij", basis, basis, self.values[:, -1])
+            tilt = (basis.T * self.values[:, -1]) @ basis
             out = tilt[:, None, :, None] * np.outer(self.centre, self.centre)[:, None, :]
             own = np.column_stack([self.values[:, :-1], np.zeros(K)])
         d = np.arange(D)
-        out[:, d, :, d] += np.einsum("ki,kj,kd->dij", basis, basis, own)
+        out[:, d, :, d] += (basis.T * own.T[:, None, :]) @ basis
         return out.reshape(J * D, J * D)
 
     def of_contrasts(self, basis: np.ndarray) -> PriorOfContrasts:
