@@ -16,11 +16,11 @@ from posteriori.softmax.collinearity import require_independent
 from posteriori.softmax.coordinates import CoordinateRule
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import FullPosterior
 from posteriori.solvers.line_search import line_search
 from posteriori.solvers.patience import FAINT, Patience
-from posteriori.solvers.problem import PosteriorProblem
 from posteriori.solvers.solution import Iterate, Solution, Status, Steps, run
 
 __all__ = ["JeffreysPrior", "JeffreysProblem", "fisher_scoring"]
@@ -71,7 +71,7 @@ class JeffreysPrior:
 class JeffreysProblem:
     """E - 1/2 log|H_lik| for a problem whose own prior is flat."""
 
-    def __init__(self, problem: PosteriorProblem) -> None:
+    def __init__(self, problem: SoftmaxObjective) -> None:
         self.problem = problem
         self.basis = contrasts(problem.shape[0])
         self._made: FullPosterior | None = None

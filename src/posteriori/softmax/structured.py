@@ -205,7 +205,8 @@ class KroneckerPosterior(_BasisPosterior):
 
     def _drawn(self, n_draws: int, rng: np.random.Generator, basis: np.ndarray) -> np.ndarray:
         z = rng.standard_normal((n_draws, *self.mean.shape)) * np.sqrt(self.shrunk)
-        return self.mean + basis @ z @ self.directions.T
+        inward = (basis @ z).reshape(-1, self.mean.shape[1])  # all draws in one product: directions are read once
+        return self.mean + (inward @ self.directions.T).reshape(z.shape)
 
     def at_nodes(self, X: Any, F: np.ndarray, nodes: Nodes) -> AtNodes:
         return logits_in_basis(F, self._differences, self.latent_variances(X), nodes)
