@@ -197,35 +197,22 @@ def laplacian_gram(X: Any, P: np.ndarray, c: np.ndarray | None, with_intercept: 
         for rows, part in dense_parts(X, _DENSE_BYTES):
             H += laplacian_gram(part, P[:, rows], None if c is None else c[rows], with_intercept)
         return H
-    own = P * _others(P)
-    if c is not None:
-        own *= c
     if sp.issparse(X):
         R = P if c is None else P * c
         H = np.empty((K, D, K, D))
         for k in range(K):
-            for m in range(k):
+            for m in range(k + 1):
                 H[k, :, m, :] = H[m, :, k, :] = -gram(X, R[k] * P[m], with_intercept)
-            H[k, :, k, :] = gram(X, own[k], with_intercept)
+            H[k, :, k, :] += gram(X, R[k], with_intercept)
         return H.reshape(K * D, K * D)
     Z = add_intercept(X) if with_intercept else X
     R = P if c is None else P * np.sqrt(c)
     PZ = (R[:, None, :] * Z.T).reshape(K * D, -1)  # rows p_k * z_d; their Gram matrix is the second term
     H = -(PZ @ PZ.T)
-    blocks = (Z.T[None] * own[:, None, :]) @ Z
+    blocks = (Z.T[None] * (P if c is None else P * c)[:, None, :]) @ Z
     for k in range(K):
-        H[k * D : (k + 1) * D, k * D : (k + 1) * D] = blocks[k]
+        H[k * D : (k + 1) * D, k * D : (k + 1) * D] += blocks[k]
     return H
-
-
-def _others(P: np.ndarray) -> np.ndarray:
-    """1 - p of probabilities (K, n), to full relative accuracy: for the likeliest class the sum of the others."""
-    others = 1.0 - P
-    n, top = np.arange(P.shape[1]), P.argmax(axis=0)
-    rest = P.copy()
-    rest[top, n] = 0.0
-    others[top, n] = rest.sum(axis=0)
-    return others
 
 
 def dense_parts(X: Any, part_bytes: int) -> Iterator[tuple[slice, np.ndarray]]:

@@ -7,13 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["line_search", "stretched"]
+__all__ = ["line_search"]
 
 ValueGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 _ARMIJO = 1e-4
-_TAIL = 0.3
-"""Share of the slope that a full step leaves where the objective falls exponentially, and nowhere else."""
 _ROUNDING = 1e-11
 """Relative change of the objective that may be rounding: then the slope decides instead."""
 
@@ -69,31 +67,6 @@ def line_search(
             break
         t = good.t + (bad.t - good.t) * min(0.75, max(0.05, _cubic_minimum(good, bad)))
     return (good.theta, good.value, good.gradient) if good.t > 0 else None
-
-
-def stretched(
-    value_gradient: ValueGradient,
-    theta: np.ndarray,
-    value: float,
-    gradient: np.ndarray,
-    direction: np.ndarray,
-    found: tuple[np.ndarray, float, np.ndarray],
-) -> tuple[np.ndarray, float, np.ndarray]:
-    """The point `found` by a line search, or one further along the direction where J falls like exp(-t).
-
-    Newton's step along such a tail is t = 1, however far the optimum is. Steps twice as long are tried as long as each
-    halves J and leaves it falling.
-    """
-    slope, t = float(np.vdot(gradient, direction)), 1.0
-    if not (found[1] <= 0.5 * value and float(np.vdot(found[2], direction)) <= _TAIL * slope):
-        return found
-    while True:
-        t *= 2.0
-        at = theta + t * direction
-        J, g = value_gradient(at)
-        if not (J <= 0.5 * found[1] and np.vdot(g, direction) < 0):
-            return found
-        found = at, J, g
 
 
 def _cubic_minimum(a: Trial, b: Trial) -> float:

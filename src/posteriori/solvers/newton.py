@@ -10,7 +10,7 @@ import numpy as np
 
 from posteriori.maths.linalg import factored_spd
 from posteriori.solvers.conjugate_gradient import NewtonStep, conjugate_gradient
-from posteriori.solvers.line_search import line_search, stretched
+from posteriori.solvers.line_search import line_search
 from posteriori.solvers.patience import Patience
 from posteriori.solvers.precondition import Precondition
 from posteriori.solvers.problem import CurvedProblem
@@ -193,8 +193,6 @@ class _Directions:
     def descend(self, now: NewtonPoint, direction: np.ndarray) -> NewtonPoint | None:
         """A lower point along the direction, or along a safe one; None if there is none."""
         found = line_search(self.problem.value_gradient, *now, direction, flat=0.5)
-        if found is not None and self.exact and self.problem.precision.any():  # without a prior a tail has no end
-            found = stretched(self.problem.value_gradient, *now, direction, found)
         if found is None:
             found = line_search(self.problem.value_gradient, *now, -self.precondition.safe()(now.gradient))
         return None if found is None else NewtonPoint(*found)
