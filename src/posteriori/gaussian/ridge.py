@@ -20,6 +20,9 @@ from posteriori.gaussian.structure import Structure
 
 __all__ = ["ridge_mode"]
 
+_MOST_FLOPS, _FEWEST_STEPS = 2e10, 50
+"""Operations that the steps from one start may cost, and the steps that are taken in any case."""
+
 
 def ridge_mode(
     statistics: ClassStatistics,
@@ -36,6 +39,8 @@ def ridge_mode(
     """
     n, xbar = statistics.present, statistics.means
     seen = n > 0.0
+    step_flops = float(_covariances(statistics, structure, xbar).size) * xbar.shape[1]
+    max_iter = min(max_iter, max(int(_MOST_FLOPS / step_flops), _FEWEST_STEPS))
     found = []
     for start in (xbar, centre):
         means = np.where(seen, start, centre)

@@ -7,12 +7,14 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack
 
-__all__ = ["cholesky", "factored_spd", "inverse_spd", "null_space", "reversed_cholesky"]
+__all__ = ["cholesky", "eigh_of_gram", "factored_spd", "inverse_spd", "null_space", "reversed_cholesky"]
 
 _NOTHING = 1e-30
 """Entries below this, beside a diagonal of ones, change no digit of a factor."""
 _LONGEST = 1e145
 """Root of the largest entry of an inverse, less what a ridge may add: squares of more are infinite."""
+_LARGE = 500
+"""Side of a matrix from which on its rank is worth knowing."""
 
 
 def cholesky(M: np.ndarray) -> np.ndarray:
@@ -90,6 +92,28 @@ def inverse_spd(M: np.ndarray, ridge: float = 1e-10) -> np.ndarray:
     inverse *= scale
     inverse *= scale[:, None]
     return inverse
+
+
+def eigh_of_gram(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues (D,) and eigenvectors (D, D) of a symmetric positive semi-definite matrix, in no certain order.
+
+    A large matrix of low rank, as few rows with many features make, is factored by Cholesky with pivots, which ends at
+    the rank r: D^2 r operations in place of some 9 D^3.
+
+    >>> values, vectors = eigh_of_gram(np.ones((1000, 1000)))
+    >>> round(float(values.max()), 6), bool(np.allclose(vectors @ vectors.T, np.eye(1000)))
+    (1000.0, True)
+    """
+    D = len(M)
+    if D >= _LARGE:
+        lower, pivots, rank, _ = lapack.dpstrf(M, lower=1)
+        if 0 < rank <= D // 4:
+            factor = np.empty((D, rank))
+            factor[pivots - 1] = np.tril(lower[:, :rank])
+            vectors, roots, _ = np.linalg.svd(factor)
+            return np.append(roots**2, np.zeros(D - rank)), vectors
+    values, vectors = np.linalg.eigh(M)
+    return values, vectors
 
 
 def null_space(M: np.ndarray, rtol: float = 1e-11) -> np.ndarray:

@@ -44,9 +44,11 @@ _MODE_TOL = 1e-9
 """Relative decrement to which modes are found: determinants move with the mode, J only with its square."""
 _LEAST_TOL = 1e-13
 """The smallest relative decrement that can be reached."""
+_MODE_FLOPS = 3e10
+"""Cubes of the number of coefficients that a mode may cost; it takes 20 steps in any case."""
 _FIXED_POINT_FLOPS = 3e10
 """Cubes of the number of features that a fixed point may cost where it needs eigenvalues; 4 rounds in any case."""
-_MOST_FLOPS = 1e12
+_MOST_FLOPS = 1.5e11
 """Operations that a search may cost; it looks at 8 priors in any case."""
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""
@@ -112,7 +114,8 @@ class Evidence:
             if self._slopes is not None and np.abs(change).max() < 3.0:
                 theta = theta + np.tensordot(change, self._slopes, axes=1)
         start = theta
-        theta, _ = mode(problem, start, H_lik, min(tol, self.tol))
+        max_iter = int(np.clip(_MODE_FLOPS / theta.size**3, 20, 100))
+        theta, _ = mode(problem, start, H_lik, min(tol, self.tol), max_iter)
         found = laplace(problem, theta, H_lik if theta is start and self.found is None else None)
         point = self._point(problem, found, u)
         self.problem, self.found, self.theta = problem, found, theta

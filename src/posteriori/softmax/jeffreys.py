@@ -16,10 +16,11 @@ from posteriori.softmax.collinearity import require_independent
 from posteriori.softmax.coordinates import CoordinateRule
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import FullPosterior
 from posteriori.solvers.line_search import line_search
-from posteriori.solvers.problem import PosteriorProblem
+from posteriori.solvers.patience import FAINT, Patience
 from posteriori.solvers.solution import Iterate, Solution, Status, Steps, run
 
 __all__ = ["JeffreysPrior", "JeffreysProblem", "fisher_scoring"]
@@ -52,7 +53,7 @@ class JeffreysPrior:
             gradient_norm=trace[-1].gradient_norm,
             gap=float("inf") if best.gap is None else max(best.gap, 0.0),
             tol=settings.tol,
-            rounding=objective.rounding(best.theta) + np.finfo(float).eps * abs(best.objective),
+            rounding=problem.rounding(best.theta, best.objective),
             gap_bound=None,
             n_iter=len(trace) - 1,
             n_passes=objective.blocks.n_passes,
@@ -70,7 +71,7 @@ class JeffreysPrior:
 class JeffreysProblem:
     """E - 1/2 log|H_lik| for a problem whose own prior is flat."""
 
-    def __init__(self, problem: PosteriorProblem) -> None:
+    def __init__(self, problem: SoftmaxObjective) -> None:
         self.problem = problem
         self.basis = contrasts(problem.shape[0])
         self._made: FullPosterior | None = None
@@ -96,25 +97,32 @@ class JeffreysProblem:
         slope = self.problem.curvature.log_det_slope(theta, posterior.packed_forms)
         return value - 0.5 * posterior.log_det, gradient - 0.5 * slope
 
+    def rounding(self, theta: np.ndarray, value: float) -> float:
+        """The rounding error of the objective, whose value at theta is given."""
+        return self.problem.rounding(theta) + float(np.finfo(float).eps) * abs(value)
+
 
 def fisher_scoring(problem: JeffreysProblem, theta: np.ndarray, tol: float) -> Steps:
-    """Steps with the information in place of the Hessian, until its decrement is within tol * |J|."""
+    """Steps with the information in place of the Hessian, until its decrement is within tol * |J| or is rounding."""
     value, gradient = problem.value_gradient(theta)
     if not np.isfinite(value):
         raise ValueError(
             "prior='jeffreys' needs features that are not collinear and at least as many rows as parameters: the "
             "information matrix is singular. Drop columns, or use prior='evidence'."
         )
+    patience = Patience()
     while True:
         direction = -problem.posterior(theta).solve(gradient)
         gap = -0.5 * float(np.vdot(gradient, direction))
         yield Iterate(theta, value, gradient, gap)
-        if gap <= tol * abs(value):
+        if gap <= max(tol * abs(value), problem.rounding(theta, value)):
+            return Status.CONVERGED
+        if patience.is_over(gap, value):
             return Status.CONVERGED
         largest = float(np.abs(direction).max())
         if largest > 5.0:  # far from the mode scoring overshoots
             direction *= 5.0 / largest
         found = line_search(problem.value_gradient, theta, value, gradient, direction, flat=0.5)
         if found is None:
-            return Status.CONVERGED if gap <= 1e-10 * abs(value) else Status.ITERATION_LIMIT
+            return Status.CONVERGED if gap <= FAINT * abs(value) else Status.ITERATION_LIMIT
         theta, value, gradient = found

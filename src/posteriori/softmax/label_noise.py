@@ -13,6 +13,7 @@ import numpy as np
 
 from posteriori.rows.target import Target
 from posteriori.softmax.bayesian_settings import BayesianSettings
+from posteriori.softmax.evidence import SearchedPrior
 from posteriori.softmax.fit import BayesianFit, bayesian_fit
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.predictive import plugin
@@ -20,6 +21,10 @@ from posteriori.solvers.solution import Status
 
 __all__ = ["clean_label_shares", "fit_with_label_noise", "require_single_labels"]
 
+_MOST_ROUNDS, _SEARCH_FLOPS = 50, 2e9
+"""The most rounds, and the cubes of the number of coefficients that all rounds with a search may cost."""
+_ROUGH_TOL = 1e-9
+"""Relative decrement to which a round is solved, at least: the weights of rows need not be known better."""
 _FIRST_RATE = 0.05
 """The rate at which the search for a rate begins."""
 
@@ -40,10 +45,12 @@ def fit_with_label_noise(
     assert target.codes is not None
     estimated = label_noise == "estimate"
     rate = _FIRST_RATE if estimated else float(label_noise)
-    rough = replace(settings, approximation="laplace")
+    rough = replace(
+        settings, approximation="laplace", solve=replace(settings.solve, tol=max(settings.solve.tol, _ROUGH_TOL))
+    )
     weights = np.ones(len(target.codes)) if target.weights is None else target.weights
     shares, likelihood = np.ones_like(weights), likelihood_of(target)
-    for _ in range(50):
+    for _ in range(_rounds(settings, likelihood)):
         fit = bayesian_fit(likelihood, rough)
         if fit.solution.status is Status.INTERRUPTED:
             return likelihood, fit, rate
@@ -56,6 +63,14 @@ def fit_with_label_noise(
         if np.abs(shares - before).max() < 1e-3:
             break
     return likelihood, bayesian_fit(likelihood, settings), rate
+
+
+def _rounds(settings: BayesianSettings, likelihood: LinearLikelihood) -> int:
+    """The most rounds: fewer where each is a search for a prior over many coefficients."""
+    if not isinstance(settings.prior, SearchedPrior):
+        return _MOST_ROUNDS
+    size = likelihood.shape[0] * likelihood.shape[1]
+    return int(np.clip(_SEARCH_FLOPS / size**3, 3, _MOST_ROUNDS))
 
 
 def clean_label_shares(log_p: np.ndarray, rate: float, n_classes: int) -> np.ndarray:

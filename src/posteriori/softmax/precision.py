@@ -144,11 +144,11 @@ class DiagonalPrecision:
         if self.centre is None:
             out, own = np.zeros((J, D, J, D)), self.values
         else:
-            tilt = np.einsum("ki,kj,k->ij", basis, basis, self.values[:, -1])
+            tilt = (basis.T * self.values[:, -1]) @ basis
             out = tilt[:, None, :, None] * np.outer(self.centre, self.centre)[:, None, :]
             own = np.column_stack([self.values[:, :-1], np.zeros(K)])
         d = np.arange(D)
-        out[:, d, :, d] += np.einsum("ki,kj,kd->dij", basis, basis, own)
+        out[:, d, :, d] += (basis.T * own.T[:, None, :]) @ basis
         return out.reshape(J * D, J * D)
 
     def of_contrasts(self, basis: np.ndarray) -> PriorOfContrasts:
@@ -160,7 +160,8 @@ class DiagonalPrecision:
         if self.centre is not None:
             root[-1, :-1] = root[-1, -1] * self.centre[:-1]
         lost = self.centre is not None and bool(shared.min() < _GRADED * (root**2).sum(axis=0).max())
-        common, kept = root.T @ root, root if lost else None
+        common, kept = np.outer(root[-1], root[-1]), root if lost else None
+        common[np.diag_indices(D - 1)] += shared[:-1]  # root^T root: all but its last row is diagonal
         if self.exchangeable:
             return PriorOfContrasts(self.matrix(basis), common, None, kept)
         slopes = -np.einsum("kj,kd->jd", basis, self.values / (K * shared))  # of each shared coefficient, (J, D')

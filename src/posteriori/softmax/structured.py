@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_in_basis, normal_nodes
+from posteriori.maths.linalg import eigh_of_gram
 from posteriori.rows.products import as_dense, logits, squared, squared_distances
 from posteriori.softmax.kernels import kronecker_factors
 from posteriori.softmax.objective import SoftmaxObjective
@@ -72,7 +73,7 @@ def structured_posterior(
                 "'diagonal'."
             )
         A, G = objective.blocks.map_sum(kronecker_factors, theta, None, coarse=True)
-        prior = objective.prior.of_contrasts(contrasts(len(theta)))
+        prior = objective.prior.of_contrasts(contrasts(len(theta))[:, :1])  # what classes share: any contrast will do
         A /= max(np.trace(A), np.finfo(float).tiny)
         posterior = KroneckerPosterior(theta, A, G, prior.common, prior.root)
     else:
@@ -167,7 +168,7 @@ class KroneckerPosterior(_BasisPosterior):
         with np.errstate(over="ignore", invalid="ignore"):
             relative = solve_triangular(root, half.T, lower=True, trans=1)
         if np.isfinite(relative).all() and relative.diagonal().max() < _WEAKEST:
-            self.spread, E = np.linalg.eigh(relative)
+            self.spread, E = eigh_of_gram(relative)
             self.spread = np.maximum(self.spread, 0.0)
             self.directions = solve_triangular(root, E, lower=True)  # R^{-1/2} E, (D', D')
             self.shrunk = 1.0 / (1.0 + np.multiply.outer(self.levels, self.spread))  # (K, D')
@@ -204,7 +205,8 @@ class KroneckerPosterior(_BasisPosterior):
 
     def _drawn(self, n_draws: int, rng: np.random.Generator, basis: np.ndarray) -> np.ndarray:
         z = rng.standard_normal((n_draws, *self.mean.shape)) * np.sqrt(self.shrunk)
-        return self.mean + basis @ z @ self.directions.T
+        inward = (basis @ z).reshape(-1, self.mean.shape[1])  # all draws in one product: directions are read once
+        return self.mean + (inward @ self.directions.T).reshape(z.shape)
 
     def at_nodes(self, X: Any, F: np.ndarray, nodes: Nodes) -> AtNodes:
         return logits_in_basis(F, self._differences, self.latent_variances(X), nodes)

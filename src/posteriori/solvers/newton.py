@@ -11,6 +11,7 @@ import numpy as np
 from posteriori.maths.linalg import factored_spd
 from posteriori.solvers.conjugate_gradient import NewtonStep, conjugate_gradient
 from posteriori.solvers.line_search import line_search
+from posteriori.solvers.patience import Patience
 from posteriori.solvers.precondition import Precondition
 from posteriori.solvers.problem import CurvedProblem
 from posteriori.solvers.solution import Iterate, Status, Steps
@@ -88,10 +89,12 @@ class Newton(Solver):
         if not np.isfinite(now.value):
             yield Iterate(*now)
         rtol, gap_before, n_left = 0.3, np.inf, None
+        patience = Patience()
         while True:
             step = directions.at(now, rtol, 0.05 * tol)
             gap = step.decrement
             yield Iterate(*now, gap if directions.certifies and not step.flat else None, gap)
+            hopeless = patience.is_over(gap, now.value) or directions.exhausted
             if n_left is None and problem.certificate.separated(now.theta, step.direction) is not None:
                 n_left = _LAST_STEPS
             if n_left is not None:  # the optimum lies at infinity: a few steps towards it, and no more
@@ -100,11 +103,11 @@ class Newton(Solver):
                     return Status.SEPARATED
             elif gap <= max(tol, _ROUNDING) * abs(now.value):
                 ended, now = yield from _end(directions, now, step)
-                if ended:
+                if ended or hopeless:
                     return Status.CONVERGED
                 gap_before = gap
                 continue
-            found = None if directions.exhausted else directions.descend(now, step.direction)
+            found = None if hopeless else directions.descend(now, step.direction)
             if found is None:
                 return Status.ITERATION_LIMIT if n_left is None else Status.SEPARATED
             now = found
@@ -206,7 +209,7 @@ class _Directions:
         )
         self.precondition.count_products(step.n_products, rtol)
         self.n_products += step.n_products
-        self.flops += step.n_products * (4.0 * self.problem.n_rows * self._size + _OVERHEAD)
+        self.flops += step.n_products * (4.0 * self.problem.n_rows * self._size + self.precondition.flops + _OVERHEAD)
         self._switch()
         return step
 

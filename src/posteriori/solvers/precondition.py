@@ -26,6 +26,8 @@ _FIRST_COST = 6.0
 """Passes that the first preconditioner may cost."""
 _LATER_COST = 16.0
 """Passes that one may cost once some have been made."""
+_READ = 8.0
+"""Operations in the time that one number takes from memory."""
 _MANY_PRODUCTS = 8
 """A solve that took more products than this pays for a better preconditioner."""
 
@@ -120,7 +122,9 @@ class Precondition:
         self.kind = "kronecker" if self.cost["kronecker"] <= _FIRST_COST else "light"
         self.best = np.inf
         self.wasted = np.inf
+        self.n_products = 0
         self.apply: Preconditioner = lambda R: R
+        self._safe: Preconditioner | None = None
 
     def for_larger(self, problem: CurvedProblem, theta: np.ndarray) -> Precondition:
         """The preconditioner for a larger problem of the same kind, begun with the curvature of this one at theta."""
@@ -156,17 +160,33 @@ class Precondition:
         return self.apply
 
     def safe(self) -> Preconditioner:
-        """Inverse of Boehning's bound on the Hessian, 1/2 (I - 11^T/K) kron X^T C X + prior: never too long a step."""
+        """Inverse of Boehning's bound on the Hessian, 1/2 (I - 11^T/K) kron X^T C X + prior: never too long a step.
+
+        It is the same for all parameters.
+        """
+        if self._safe is None:
+            K, D = self.problem.shape
+            A, G, lead, diagonal = self.problem.curvature.kronecker_factors(np.zeros((K, D)))
+            self._safe = kronecker(A, 0.5 * K * G, lead, 0.5 * K * diagonal, self.problem.precision)
+        return self._safe
+
+    @property
+    def flops(self) -> float:
+        """Operations that one application costs: matrices for each class, which are read from memory each time."""
         K, D = self.problem.shape
-        A, G, lead, diagonal = self.problem.curvature.kronecker_factors(np.zeros((K, D)))
-        return kronecker(A, 0.5 * K * G, lead, 0.5 * K * diagonal, self.problem.precision)
+        return 0.0 if self.kind == "light" else _READ * K * D * D
 
     def count_products(self, n_products: int, rtol: float) -> None:
-        """Count the products that the last solve took, for each tenfold gain, beyond the best since it was made."""
+        """Count the products that the last solve took, for each tenfold gain, beyond the best since it was made.
+
+        A better kind is made once one solve has cost a quarter of it, or long solves together have cost as much.
+        """
         better = {"light": "kronecker", "kronecker": "blocks"}.get(self.kind)
-        if better is not None and n_products > max(_MANY_PRODUCTS, 0.25 * self.cost[better]):
-            self.kind, self.wasted = better, np.inf
-            return
+        if n_products > _MANY_PRODUCTS:
+            self.n_products += n_products
+            if better is not None and max(4 * n_products, self.n_products) > self.cost[better]:
+                self.kind, self.wasted, self.n_products = better, np.inf, 0
+                return
         decades = -np.log10(rtol)
         self.best = min(self.best, n_products / decades)
         self.wasted += n_products - self.best * decades
