@@ -139,11 +139,14 @@ def choose(statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettin
     n_left_out = len(kept.codes) if scores else 0
     if not several:
         return Choice(candidates[0], "as asked for", scores, None, n_left_out, n_evaluations)
+    candidates = [candidate for candidate in candidates if np.isfinite(scores[candidate.structure.name])]
+    if not candidates:
+        raise ValueError("X holds values so large that no left-out row can be judged by their squares: rescale it.")
     candidates.sort(key=lambda candidate: candidate.structure.n_parameters(K, D))
     best = min(candidates, key=lambda candidate: scores[candidate.structure.name])
     chosen = next(candidate for candidate in candidates if _as_good(candidate, best, kept.weights))
-    others = [score for name, score in scores.items() if name != chosen.structure.name]
-    margin = min(others) - scores[chosen.structure.name]
+    others = [scores[other.structure.name] for other in candidates if other is not chosen]
+    margin = min(others) - scores[chosen.structure.name] if others else None
     reason = "it predicts left-out rows best"
     if chosen is not best:
         reason = (

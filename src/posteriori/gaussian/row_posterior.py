@@ -58,7 +58,7 @@ def drawn_entropies(X: Any, posterior: RowPosterior, n_draws: int) -> np.ndarray
     """Total entropy H[E p] and aleatoric entropy E[H p] in nats, (2, n)."""
 
     def parts(P: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        total = entropy(mean, axis=0)
+        total = np.maximum(entropy(mean, axis=0), 0.0)
         return np.stack([total, np.minimum(entropy(P, axis=1).mean(axis=0), total)])
 
     return _by_parts(X, posterior, n_draws, parts)
@@ -84,17 +84,23 @@ def _drawn(X: np.ndarray, posterior: RowPosterior, n_draws: int) -> tuple[np.nda
     The generator begins anew for all rows, so that a row's draws do not depend on the rows beside it.
     """
     rng = np.random.default_rng(0)
-    mean = log_joint(X, posterior.densities)
+    mean = _known_logits(log_joint(X, posterior.densities), posterior)
     softmax_in_place(mean)
     # as many draws of each class as its probability says: one for each step of the cumulative probabilities
     steps = (np.arange(n_draws) + 0.5) / n_draws
     h = (mean.cumsum(axis=0)[:-1, None, :] <= steps[:, None]).sum(axis=0)
     Z = (X - posterior.origin) / posterior.unit
     logits = posterior.belief.structure.drawn_log_densities(Z, posterior.belief, h, rng)
-    logits += _drawn_log_frequencies(posterior, h, rng)
+    logits = _known_logits(logits + _drawn_log_frequencies(posterior, h, rng), posterior)
     P = logits.transpose(1, 0, 2).reshape(len(mean), -1)
     softmax_in_place(P)
     return P.reshape(len(mean), n_draws, -1).transpose(1, 0, 2), mean
+
+
+def _known_logits(logits: np.ndarray, posterior: RowPosterior) -> np.ndarray:
+    """Logits (..., K, n); where distances are beyond all numbers, they are those of the class frequencies alone."""
+    unknown = np.isnan(logits) | ~np.isfinite(logits.max(axis=-2, keepdims=True))
+    return np.where(unknown, posterior.densities.log_prior[:, None], logits)
 
 
 def _drawn_log_frequencies(posterior: RowPosterior, h: np.ndarray, rng: np.random.Generator) -> np.ndarray:
