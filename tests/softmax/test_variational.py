@@ -214,7 +214,9 @@ def test_the_precision_is_that_of_curvature_averaged_over_the_source(make):
     _, _, curvature = problem.curvature.averaged(source.mean, source.forms, source.basis, nodes)
     np.testing.assert_array_equal(found.posterior.mean, source.mean)
     np.testing.assert_allclose(
-        found.posterior.factor @ found.posterior.factor.T, curvature + problem.prior.matrix(source.basis), rtol=1e-9
+        found.posterior.factor @ found.posterior.factor.T,
+        curvature + problem.prior.of_contrasts(source.basis).precision,
+        rtol=1e-9,
     )
     assert found.bound == pytest.approx(bound, abs=1e-7)
 
