@@ -44,6 +44,11 @@ def quick_flags():
     return f"{QUICK} {NO_EMITTERS}" if known else QUICK
 
 
+def pytest_make_parametrize_id(config, val, argname):
+    """Bytes are not shown in the names of tests: gzip writes the time into them, and parallel processes would differ."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Among the slow tests are those of hypothesis, with many examples."""
