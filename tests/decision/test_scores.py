@@ -8,6 +8,7 @@ import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import foldnorm
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss
@@ -433,7 +434,7 @@ def test_weights_are_routed_to_scorers():
             IRIS,
             SPECIES,
             cv=FOLDS,
-            scoring=log_loss_scorer.set_score_request(sample_weight=True),
+            scoring=clone(log_loss_scorer).set_score_request(sample_weight=True),
             params={"sample_weight": W[:150]},
         )
     by_hand = of_folds(lambda y, P, rows: -sklearn_log_loss(y, P, sample_weight=W[rows]))

@@ -154,12 +154,7 @@ def fit(
     """
     with errors_as_sentences(debug):
         if not quiet:
-            then = (
-                " Then models are compared, from seconds to minutes; --model bayes takes less."
-                if model == "auto"
-                else ""
-            )
-            typer.echo(f"Reading {printable(', '.join(table))}.{then}", err=True)
+            typer.echo(f"Reading {printable(', '.join(table))}.{_AFTER_READING.get(model, '')}", err=True)
         from posteriori.cli.fit import run
 
         run(table, target, model.value, out, weight, drop or [], keep_id or [], seed, json, quiet)
