@@ -16,7 +16,6 @@ GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
 COMMANDS = ("commands", "fit-folder")
 VERSIONS = ("before-after",)
-WILD = ("wild-fuzz",)
 
 WHAT = """\
 of SoftmaxRegression:
@@ -58,9 +57,8 @@ of the command line:
   fit-folder           fit and predict on a folder of Parquet files of 5 GB: seconds, passes and memory
 of two versions of posteriori:
   before-after         seconds of fits and predictions of the sources in --before, against those of src/
-of data that nobody prepared:
-  wild-fuzz            random hard problems through the Python API (--cases, --seed, --jobs, --case)
-all: everything but before-after and wild-fuzz"""
+all: everything but before-after
+Data that nobody prepared have a command of their own: python -m benchmarks.wild --help"""
 
 
 def main() -> None:
@@ -89,7 +87,6 @@ def main() -> None:
             "engines",
             *COMMANDS,
             *VERSIONS,
-            *WILD,
             "all",
         ),
     )
@@ -112,10 +109,6 @@ def main() -> None:
     )
     parser.add_argument("--before", type=Path, help="folder of sources (src) of another version, for before-after")
     parser.add_argument("--without-peers", action="store_true", help="gp-folds: ours alone; the peer's search is long")
-    parser.add_argument("--cases", type=int, default=5000, help="wild-fuzz: how many problems")
-    parser.add_argument("--seed", type=int, default=0, help="wild-fuzz: the seed of all of them")
-    parser.add_argument("--jobs", type=int, default=2, help="wild-fuzz: how many processes")
-    parser.add_argument("--case", type=int, help="wild-fuzz: only the problem of this number, in this process")
     parser.add_argument("--quick", action="store_true", help="only small problems, to try the benchmarks themselves")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder for the results")
     options = parser.parse_args()
@@ -130,12 +123,6 @@ def main() -> None:
         "engines": ENGINES,
     }
     what = groups.get(options.what, (options.what,))
-    if "wild-fuzz" in what:
-        from benchmarks.wild import fuzz
-
-        fuzz.run(options.out, options.cases, options.seed, options.jobs, options.case)
-        return
-
     if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > 0.5:
         print(f"The machine is busy (load {load:.1f}): times are for a machine that does nothing else.")
 

@@ -1,7 +1,7 @@
 """Random hard problems through the Python API: each ends in values with the right properties, or in a clear sentence.
 
-`python -m benchmarks wild-fuzz --cases 5000 --seed 0`. Every case runs in a worker process with a limit of CPU time; a
-worker that dies is replaced. A failure prints the line that repeats it: `wild-fuzz --seed S --case N`.
+`python -m benchmarks.wild fuzz --cases 5000 --seed 0`. Every case runs in a worker process with a limit of CPU time; a
+worker that dies is replaced. A failure prints the line that repeats it: `fuzz --seed S --case N`.
 """
 
 from __future__ import annotations
@@ -187,23 +187,24 @@ def outcomes(seed: int, numbers: Iterable[int], jobs: int) -> Iterator[Outcome]:
 # The run
 
 
-def run(out: Path | None, cases: int, seed: int, jobs: int, only: int | None = None) -> dict[str, Any]:
-    """Run the cases, print every failure as it comes and a summary, and store it."""
+def run(out: Path | None, cases: int, seed: int, jobs: int, only: int | None = None) -> bool:
+    """Run the cases, print every failure as it comes and a summary, and store it; whether nothing is to be mended."""
     if only is not None:
         outcome = case(seed, only)
         print(f"{outcome.words}\n{outcome.end}: {outcome.what}")
         print("\n".join([*outcome.leaked, *outcome.refusals]))
-        return {}
+        return not outcome.failed
     ends: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    leaked, cpu = 0, 0.0
+    failed, leaked, cpu = 0, 0, 0.0
     for outcome in outcomes(seed, range(cases), jobs):
         ends[outcome.end] += 1
         leaked += bool(outcome.leaked)
         cpu += outcome.seconds
         reasons.update(anonymous(each) for each in outcome.refusals)
         if outcome.failed:
-            again = f"python -m benchmarks wild-fuzz --seed {seed} --case {outcome.number}"
+            failed += 1
+            again = f"python -m benchmarks.wild fuzz --seed {seed} --case {outcome.number}"
             leaks = "; ".join(outcome.leaked)
             print(f"{outcome.end}: {outcome.what} | {leaks} | {outcome.words} | {again}", flush=True)
     line = {"problem": f"seed {seed}", "seed": seed, "cases": cases, "leaked": leaked, "cpu_minutes": cpu / 60}
@@ -212,7 +213,7 @@ def run(out: Path | None, cases: int, seed: int, jobs: int, only: int | None = N
     if out is not None:
         stored = records.store(out / "wild_fuzz.jsonl", [line])
         records.write(out / "wild_fuzz.md", page(stored))
-    return line
+    return not failed
 
 
 def anonymous(sentence: str) -> str:

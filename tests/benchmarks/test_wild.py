@@ -1,5 +1,6 @@
 """Random hard problems: none may crash, hang or leak a warning, and those that do must be found."""
 
+import json
 import warnings
 
 import numpy as np
@@ -90,7 +91,8 @@ def test_reasons_of_refusals_are_counted_without_their_numbers():
 
 @pytest.mark.slow
 def test_two_processes_run_the_cases_and_the_record_is_stored(tmp_path, capsys):
-    line = fuzz.run(tmp_path, cases=3, seed=0, jobs=2)
+    assert fuzz.run(tmp_path, cases=3, seed=0, jobs=2)
+    line = json.loads((tmp_path / "wild_fuzz.jsonl").read_text())
     assert line["cases"] == 3
     assert sum(line[end] for end in fuzz.LINES) == 3
     assert "| 0 | 3 |" in (tmp_path / "wild_fuzz.md").read_text()

@@ -12,6 +12,7 @@ import posteriori as po
 from posteriori.cli import app
 from posteriori.cli.progress import Progress, Shape, expected_seconds, in_words
 from posteriori.meta import selection
+from posteriori.meta.comparison import ComparedModel, Comparison
 
 
 def run(*arguments):
@@ -55,6 +56,29 @@ def test_nothing_was_learned(noise, tmp_path, monkeypatch):
     assert {json.loads(line)["action"] for line in actions} == {"stay"}
 
 
+def test_where_nothing_was_learned_no_feature_breaks_a_tie(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(40, 3)), columns=list("uvw")).assign(y=["b", "a"] * 20)
+    model = selection.table_model("frequencies").fit(table, "y")
+    P = model.predict_proba(table)
+    assert (P == P[0]).all()
+    assert (model.predict(table) == "a").all()
+
+
+def test_what_few_rows_cannot_tell_apart_is_said_to_be_so():
+    def compared(name, loss, difference):
+        return ComparedModel(name, loss, 0.1, difference, 0.05, 0.5, 0.5, 1.0)
+
+    losses = {"gaussian": np.array([0.1, 1.1, 0.7]), "frequencies": np.full(3, 0.7)}
+    models = [compared("gaussian", 0.6333, 0.0), compared("frequencies", 0.7, 0.0667)]
+    chosen = selection._selected(Comparison(models, np.arange(3), losses, None))
+    assert chosen.name == "frequencies"
+    assert chosen.reason == (
+        "on 3 rows held out, gaussian has a log-loss of 0.6333, the class frequencies have 0.7000, and so few rows "
+        "cannot tell these apart (standard error of the difference: 0.2906)"
+    )
+
+
 def test_a_model_worse_than_the_frequencies_on_its_own_rows(tmp_path, monkeypatch):
     """With many rows none are held out, but a model that is wrong about the world is found out all the same."""
     monkeypatch.setitem(selection.MODELS, "gaussian", partial(po.GaussianClassifier, "diagonal", estimate="mle"))
@@ -84,12 +108,16 @@ def test_what_can_be_learned_is(tmp_path):
 
 def test_fit_says_what_it_is_doing(noise, monkeypatch):
     monkeypatch.setitem(selection.MODELS, "gaussian", partial(po.GaussianClassifier, "tied"))
-    said = run("fit", noise, "--target", "y").stderr.splitlines()
+    result = run("fit", noise, "--target", "y")
+    said, table = result.stderr.splitlines(), result.stdout
     assert said[0].startswith(f"Reading {noise}. Then models are compared, from seconds to minutes")
     assert said[1].startswith("Comparing bayes, gaussian and the class frequencies on 3 folds of rows held out")
     assert "up to about" in said[1]
     assert [line.split(":")[0].strip() for line in said[2:5]] == ["bayes", "gaussian", "frequencies"]
     assert all("log-loss" in line and line.endswith(" s") for line in said[2:5])
+    shown = dict(line.split()[:2] for line in table.splitlines() if line.split()[:1] in (["bayes"], ["gaussian"]))
+    assert all(f"{name}: log-loss {loss} " in " ".join(said) for name, loss in shown.items()), "one number, twice"
+    assert len(shown) == 2
     assert said[5] == "Fitting frequencies (60 rows, 8 features, 3 classes): about a second."
 
 

@@ -81,8 +81,7 @@ class Progress:
 
     def __init__(self, status: Status | None = None, quiet: bool = False) -> None:
         self.status, self.quiet = status, quiet
-        self.losses: list[float] = []
-        self.seconds = 0.0
+        self.folds: list[FoldReport] = []
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
@@ -116,13 +115,13 @@ class Progress:
 
     def fold_done(self, report: FoldReport) -> None:
         """Say how a model did on the rows held out, once all its folds are done."""
-        self.losses.append(report.log_loss)
-        self.seconds += report.seconds
+        self.folds.append(report)
         self.show(f"{report.name}: fold {report.fold} of {report.n_folds}, log-loss {report.log_loss:.4f}")
         if report.fold == report.n_folds:
-            mean = sum(self.losses) / len(self.losses)
-            self.say(f"  {report.name}: log-loss {mean:.4f} on rows held out, {self.seconds:.2g} s")
-            self.losses, self.seconds = [], 0.0
+            mean = sum(fold.weight * fold.log_loss for fold in self.folds) / sum(fold.weight for fold in self.folds)
+            seconds = sum(fold.seconds for fold in self.folds)
+            self.say(f"  {report.name}: log-loss {mean:.4f} on rows held out, {seconds:.2g} s")
+            self.folds = []
 
 
 def _plain(text: str) -> Text:

@@ -106,7 +106,9 @@ class FoldReport(NamedTuple):
     fold, n_folds : int
         The number of the fold, from 1, and how many there are.
     log_loss : float
-        Mean of -log p(y) over the rows held out of this fold.
+        Mean of -log p(y) over the rows held out of this fold; 0 where none has a weight.
+    weight : float
+        The sum of their weights, or how many they are.
     seconds : float
         Time of the fit and its predictions.
     """
@@ -115,6 +117,7 @@ class FoldReport(NamedTuple):
     fold: int
     n_folds: int
     log_loss: float
+    weight: float
     seconds: float
 
 
@@ -180,7 +183,9 @@ def compare(
             scores = _fold_scores(model, X_train, labels[train], X_test, labels[test], options)
             found[name].append(scores)
             if report is not None:
-                report(FoldReport(name, number, len(splits), float(scores.loss.mean()), scores.seconds))
+                weight = np.ones(len(test)) if weights is None else weights[test]
+                mean = mean_and_error(scores.loss, weight)[0] if weight.any() else 0.0
+                report(FoldReport(name, number, len(splits), mean, float(weight.sum()), scores.seconds))
     return _comparison(found, held_out, None if weights is None else weights[held_out])
 
 

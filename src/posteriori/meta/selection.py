@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.gp.classifier import GPClassifier
 from posteriori.gp.deep_classifier import DeepGPClassifier
-from posteriori.meta.comparison import Comparison, FoldReport, Splits, compare, folds
+from posteriori.meta.comparison import ComparedModel, Comparison, FoldReport, Splits, compare, folds
 from posteriori.rows.engines import label_vector, read_labels
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.priors import GaussianPrior
@@ -31,8 +31,9 @@ __all__ = ["FREQUENCIES", "MODELS", "Selection", "candidates", "is_checked", "n_
 
 FREQUENCIES = "frequencies"
 """The name of the model that tells no row from another."""
-_NOTHING_MOVES = GaussianPrior(precision=1e12, intercept_precision=1e-12, autoscale=True)
-"""A prior under which only the intercepts follow the data, and follow them alone."""
+_NOTHING_MOVES = GaussianPrior(precision=1e30, intercept_precision=1e-12, autoscale=True)
+"""A prior under which only the intercepts follow the data: weights are below the rounding of probabilities, so that not
+even a tie between classes is broken by a feature."""
 
 MODELS: dict[str, Callable[..., Any]] = {
     "softmax": partial(BayesianSoftmaxRegression, approximation="laplace", predictive="plugin"),
@@ -129,7 +130,7 @@ def select_model(
 ) -> Selection:
     """Compare models with each other and with the class frequencies, and select one.
 
-    The class frequencies are selected if no model has a lower log-loss by half a standard error of the difference.
+    The class frequencies are selected if no model has a lower log-loss by more than a standard error of the difference.
     Among the models that have, the lowest wins, unless a model that is preferred is behind by less than a standard
     error of the difference.
 
@@ -178,15 +179,23 @@ def _is_better(comparison: Comparison, name: str) -> bool:
     return difference < -_CLEARLY * error
 
 
+def _not_better(comparison: Comparison, best: ComparedModel) -> str:
+    """In words: why the best of the models is not better than the class frequencies."""
+    plain = next(model.log_loss for model in comparison.models if model.name == FREQUENCIES)
+    found = f"{best.name} has a log-loss of {best.log_loss:.4f}, the class frequencies have {plain:.4f}"
+    if not best.log_loss < plain:
+        return found
+    _, error = comparison.difference(best.name, FREQUENCIES)
+    return f"{found}, and so few rows cannot tell these apart (standard error of the difference: {error:.4f})"
+
+
 def _selected(comparison: Comparison) -> Selection:
     n = len(comparison.rows)
     held_out = f"{n:,} {'row' if n == 1 else 'rows'} held out"
     models = [model for model in comparison.models if model.name != FREQUENCIES]
-    plain = next(model.log_loss for model in comparison.models if model.name == FREQUENCIES)
     better = [model for model in models if _is_better(comparison, model.name)]
     if not better:
-        found = f"{models[0].name} has a log-loss of {models[0].log_loss:.4f}, the class frequencies have {plain:.4f}"
-        return Selection(FREQUENCIES, comparison, f"on {held_out}, {found}")
+        return Selection(FREQUENCIES, comparison, f"on {held_out}, {_not_better(comparison, models[0])}")
     best = better[0].name
     near = [model.name for model in better if model.difference <= model.difference_error]
     name = min(near, key=_PREFERENCE.index)
