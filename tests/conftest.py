@@ -45,7 +45,7 @@ def quick_flags():
 
 
 def pytest_make_parametrize_id(config, val, argname):
-    """Bytes are not shown in the names of tests: gzip writes the time into them, and parallel processes would differ."""
+    """Name bytes by their argument: gzip writes the time into them, and parallel processes would differ."""
     return argname if isinstance(val, bytes) else None
 
 

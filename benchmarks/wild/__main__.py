@@ -1,4 +1,4 @@
-"""Data that nobody prepared: tables that public packages ship, and random hard problems (`python -m benchmarks.wild`)."""
+"""Data that nobody prepared: tables that public packages ship, and random hard problems."""
 
 from __future__ import annotations
 
