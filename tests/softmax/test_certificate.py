@@ -51,7 +51,11 @@ def nasty(number):
 
 
 def check(number):
-    """The record claims no more than the reference finds to be true."""
+    """The record claims no more than the reference finds to be true.
+
+    Coefficients of 1e9 and more, whose products with the columns all but cancel, leave few digits to a logit in float64:
+    J is known no better than that.
+    """
     X, y, weight, model, name = nasty(number)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -60,12 +64,14 @@ def check(number):
     here = J.value(theta)
     found = [least for least in (J.least(), J.least(theta)) if least is not None]
     assert solution.gap >= 0, name
-    assert float(here) == pytest.approx(solution.objective, rel=1e-8), name
+    terms = np.abs(X) @ np.abs(model.coef_).max(axis=0) + np.abs(model.intercept_).max()
+    known = 4.0 * np.finfo(float).eps * float(J.c @ terms)
+    assert float(here) == pytest.approx(solution.objective, rel=1e-8, abs=known), name
     if solution.converged:
         assert solution.gap <= max(model.tol * abs(solution.objective), solution.rounding), name
     if solution.status is Status.SEPARATED or not found:
         return False
-    true, rounding = float(here - min(found)), 1e-15 * abs(solution.objective)
+    true, rounding = float(here - min(found)), 1e-15 * abs(solution.objective) + known
     name = f"{name}: {solution}, true gap {true}"
     if solution.converged:
         assert true <= 2.0 * model.tol * abs(solution.objective) + solution.rounding + rounding, name

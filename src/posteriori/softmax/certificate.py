@@ -122,12 +122,20 @@ class Certificate:
             if absorbs:
                 theta[:, D] += lost @ mean[flat]
 
-    def least_gap(self, gradient: np.ndarray) -> float:
-        """J - J* >= 1/2 g^T B^{-1} g for any B >= H: here H <= I/2 kron X^T C X + R <= K D' times its diagonal."""
+    def least_gap(self, gradient: np.ndarray, largest_residual: float = 1.0) -> float:
+        """J - J* >= 1/2 g^T B^{-1} g for any B >= H: here H <= I/2 kron X^T C X + R <= K D' times its diagonal.
+
+        Where no row's residual is above r, the curvature of its loss is at most 2 r in place of 1/2.
+        """
         problem = self.objective
-        squares = np.append(problem.observed.squares, problem.observed.total_weight)[: problem.shape[1]]
-        diagonal = 0.5 * squares + problem.precision
+        diagonal = min(0.5, 2.0 * largest_residual) * problem.root_squares**2 + problem.precision
         return float(0.5 * (gradient**2 / np.maximum(diagonal, np.finfo(float).tiny)).sum() / gradient.size)
+
+    def _largest_residual(self, theta: np.ndarray) -> float:
+        """A bound on max_n |p_n - y_n|, which is at most the largest loss of a row, for weights of one size."""
+        problem = self.objective
+        loss = problem.loss(theta) + problem.rounding_of_logits(theta)
+        return min(1.0, loss * problem.n_rows / problem.observed.total_weight)
 
     def gap_bound(self, gradient: np.ndarray) -> float | None:
         """J - J* <= 1/2 g^T R^{-1} g over penalised coefficients, where all others have no slope."""
@@ -155,28 +163,24 @@ class Certificate:
         doubt = self.gap_bound(self._gradient_doubt(theta, own))
         assert doubt is not None
         with np.errstate(over="ignore"):  # an infinite bound is a bound
-            return theta, float((np.sqrt(bound) + np.sqrt(doubt)) ** 2 + own + problem.rounding(theta))
+            rounding = problem.rounding(theta) + problem.rounding_of_logits(theta)
+            return theta, float((np.sqrt(bound) + np.sqrt(doubt)) ** 2 + own + rounding)
 
     def _gradient_doubt(self, theta: np.ndarray, own: float) -> np.ndarray:
         r"""How far the gradient (K, D') may be from that of exact numbers and settled intercepts.
 
         Where intercepts may still gain v^T H v = `own`, they change it by |H v|_{kd} <= sqrt(H_{kd,kd} own). With
-        s_d = sum_n c_n x_nd^2 and the largest residual r = max |p_n - y_n|, which is at most the largest loss of a row,
-        H_{kd,kd} <= min(r, 1/4) s_d. Sums of c_n r_n x_nd round by eps sqrt(s_d sum_n c_n r_n^2). Logits round by
-        eps |theta| |x|, which is taken as four times its root mean square, and change r_n by that multiple of it.
+        s_d = sum_n c_n x_nd^2 and the largest residual r, H_{kd,kd} <= min(r, 1/4) s_d. Sums of c_n r_n x_nd round by
+        eps sqrt(s_d sum_n c_n r_n^2). Logits round by eps |theta| |x|, which is taken as four times its root mean
+        square, and change r_n by that multiple of it.
         """
         problem, eps = self.objective, np.finfo(float).eps
-        root, total = self._root_squares(), problem.observed.total_weight
-        loss = min(problem.rounding(theta) / (8.0 * eps), total)
-        largest = min(1.0, loss * problem.n_rows / total)
-        of_logits = 4.0 * np.abs(theta).max(axis=0) @ root / np.sqrt(total)
+        root, total = problem.root_squares, problem.observed.total_weight
+        loss = min(problem.loss(theta) + problem.rounding(theta), total)
+        largest = self._largest_residual(theta)
+        of_logits = 4.0 * problem.logit_size(theta)
         doubt = root * (np.sqrt(min(largest, 0.25) * own) + eps * np.sqrt(loss * largest) * (1.0 + of_logits))
         return np.broadcast_to(doubt, theta.shape)
-
-    def _root_squares(self) -> np.ndarray:
-        """sqrt(sum_n c_n x_nd^2) of the features and, where there are intercepts, of their ones: (D',)."""
-        observed = self.objective.observed
-        return np.sqrt(np.append(observed.squares, observed.total_weight))[: self.objective.shape[1]]
 
     def cost_of(self, theta: np.ndarray, change: np.ndarray) -> float:
         """The most by which J grows if each parameter moves from theta by at most its change, (K, D').
@@ -184,7 +188,7 @@ class Certificate:
         It is |g| . change + 1/2 change^T H change at most, with H <= I/2 kron X^T C X + R.
         """
         slope = float(np.vdot(np.abs(self.objective.value_gradient(theta)[1]), change))
-        of_rows = 0.5 * float(((change @ self._root_squares()) ** 2).sum())
+        of_rows = 0.5 * float(((change @ self.objective.root_squares) ** 2).sum())
         return slope + 0.5 * (of_rows + float(np.vdot(change, np.abs(self.objective.prior.times(change)))))
 
     def _gain_of_intercepts(self, theta: np.ndarray) -> float:
@@ -194,11 +198,12 @@ class Certificate:
             return 0.0
         return float(abs(slope @ np.linalg.lstsq(self._class_mixing(theta), slope)[0]))
 
-    def gap(self, decrement: float, gradient: np.ndarray, bound: float | None) -> float:
+    def gap(self, decrement: float, theta: np.ndarray, bound: float | None) -> float:
         """The estimate of J - J*: Newton's decrement, but never outside the bounds, and infinite if it is no number."""
         if not decrement >= 0:
             decrement = np.inf
-        decrement = max(decrement, self.least_gap(gradient))
+        gradient = self.objective.value_gradient(theta)[1]
+        decrement = max(decrement, self.least_gap(gradient, self._largest_residual(theta)))
         return float(decrement if bound is None else min(decrement, bound))
 
 

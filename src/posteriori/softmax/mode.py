@@ -128,7 +128,7 @@ def certified(
     Whether it converged follows from what is known of J there, and not from what the solver says.
     """
     value, gradient = objective.value_gradient(theta)
-    gap, norm = objective.certificate.gap(decrement, gradient, bound), float(np.linalg.norm(gradient))
+    gap, norm = objective.certificate.gap(decrement, theta, bound), float(np.linalg.norm(gradient))
     return Solution.ended(
         status,
         objective=value,

@@ -36,21 +36,22 @@ class _Evaluation(NamedTuple):
     theta: bytes
     value: float
     gradient: np.ndarray
+    loss: float
     summed: float
     """The absolute values of the terms of J, added up."""
 
     @classmethod
-    def of(cls, theta: np.ndarray, value: float, gradient: np.ndarray, summed: float) -> _Evaluation:
+    def of(cls, theta: np.ndarray, value: float, gradient: np.ndarray, loss: float, summed: float) -> _Evaluation:
         """An evaluation that is handed out again: the gradient can no longer be changed."""
         gradient.flags.writeable = False
-        return cls(theta.tobytes(), value, gradient, summed)
+        return cls(theta.tobytes(), value, gradient, loss, summed)
 
     def is_at(self, theta: np.ndarray) -> bool:
         """Whether it is of parameters with these values, in whichever array."""
         return self.theta == theta.tobytes()
 
 
-_NOWHERE = _Evaluation(b"", np.nan, np.empty((0, 0)), np.nan)
+_NOWHERE = _Evaluation(b"", np.nan, np.empty((0, 0)), np.nan, np.nan)
 """No evaluation yet."""
 
 
@@ -123,13 +124,37 @@ class SoftmaxObjective:
         value = loss + penalty
         gradient -= gradient.mean(axis=0)  # zero but for rounding, which a weak prior would magnify
         gradient += pull
-        self._evaluated = _Evaluation.of(theta, float(value), gradient, float(summed + abs(penalty)))
+        self._evaluated = _Evaluation.of(theta, float(value), gradient, float(loss), float(summed + abs(penalty)))
         return float(value), gradient
 
+    def loss(self, theta: np.ndarray) -> float:
+        """J without the prior's part: sum_n c_n (-log p(y_n|x_n)), not negative."""
+        self.value_gradient(theta)
+        return max(self._evaluated.loss, 0.0)
+
     def rounding(self, theta: np.ndarray) -> float:
-        """The rounding error of J at theta: that of the numbers which were added up to it."""
+        """The rounding error of J at theta that comes from adding its terms up."""
         self.value_gradient(theta)
         return float(8.0 * np.finfo(float).eps * self._evaluated.summed)
+
+    def rounding_of_logits(self, theta: np.ndarray) -> float:
+        """The rounding error of J at theta that comes from the logits.
+
+        A logit rounds by eps times the size of its terms, and changes J by its row's weight times that; by its residual
+        too, which is at most twice the row's loss, where the loss is summed row by row.
+        """
+        total = self.observed.total_weight
+        exposed = min(2.0 * self.loss(theta), total) if self._sums_cancel else total
+        return float(2.0 * np.finfo(float).eps * exposed * self.logit_size(theta))
+
+    def logit_size(self, theta: np.ndarray) -> float:
+        """The root mean square of the terms of a row's logit, added up: a logit may be a small difference of them."""
+        return float(np.abs(theta).max(axis=0) @ self.root_squares / np.sqrt(self.observed.total_weight))
+
+    @property
+    def root_squares(self) -> np.ndarray:
+        """sqrt(sum_n c_n x_nd^2) of the features and, where there are intercepts, of their ones: (D',)."""
+        return np.sqrt(np.append(self.observed.squares, self.observed.total_weight)[: self.shape[1]])
 
     def product(self, theta: np.ndarray, V: np.ndarray) -> np.ndarray:
         """The product H V at theta, without forming H."""
@@ -237,10 +262,11 @@ class Start:
         if found is None or not found.values[-1] <= self._at_zero:
             return None
         theta = found.thetas[-1]
-        if found.log_partition - np.vdot(theta, problem.moments) < _CANCELLED * abs(found.log_partition):
+        loss = float(found.log_partition - np.vdot(theta, problem.moments))
+        if loss < _CANCELLED * abs(found.log_partition):
             return None
         summed = 2.0 * abs(found.log_partition) + abs(found.values[-1])
-        problem._evaluated = _Evaluation.of(theta, found.values[-1], np.array(found.gradients[-1]), summed)
+        problem._evaluated = _Evaluation.of(theta, found.values[-1], np.array(found.gradients[-1]), loss, summed)
         return found
 
     @property
