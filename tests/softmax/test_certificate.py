@@ -53,8 +53,8 @@ def nasty(number):
 def check(number):
     """The record claims no more than the reference finds to be true.
 
-    Coefficients of 1e9 and more, whose products with the columns all but cancel, leave few digits to a logit in float64:
-    J is known no better than that.
+    Coefficients of 1e9 and more, whose products with the columns all but cancel, leave few digits to a logit in
+    float64: J is known no better than that.
     """
     X, y, weight, model, name = nasty(number)
     with warnings.catch_warnings():
