@@ -1,5 +1,6 @@
 """Priors and structures chosen by left-out rows: against refitting without each row, grids, and known truths."""
 
+import warnings
 from itertools import product
 
 import numpy as np
@@ -9,6 +10,7 @@ from tests.gaussian.naive_gaussian import in_shape, is_tied, n_free, shape
 from tests.slow import quick_first
 
 from posteriori import GaussianClassifier, NormalInverseWishartPrior
+from posteriori.gaussian.choice import Candidate, _as_good
 from posteriori.gaussian.structures import STRUCTURES
 
 structures = pytest.mark.parametrize("structure", STRUCTURES)
@@ -310,3 +312,16 @@ def test_fits_are_deterministic(structure, estimate):
         np.testing.assert_array_equal(model.predict_log_proba(NEW), first.predict_log_proba(NEW))
         assert model.solution_ == first.solution_
         assert model.log_evidence_ == first.log_evidence_
+
+
+def test_losses_too_large_for_their_squares_are_compared_without_a_word():
+    """Maximum likelihood of rows far away may give a row a loss of 1e200."""
+
+    def candidate(losses):
+        return Candidate(STRUCTURES["full"], None, None, {}, np.array(losses), 0)
+
+    weights = np.array([1.0, 1.0, 1e-300])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert _as_good(candidate([1.0, 1.5, 2.0]), candidate([1.0, 1.0, 1e200]), weights) is True
+        assert _as_good(candidate([1e200, 1e200, 0.0]), candidate([1.0, 1.0, 1.0]), weights) is False

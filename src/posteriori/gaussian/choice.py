@@ -161,7 +161,8 @@ def _as_good(candidate: Candidate, best: Candidate, weights: np.ndarray) -> bool
     assert best.losses is not None
     difference = candidate.losses - best.losses
     mean = np.average(difference, weights=weights)
-    error = np.sqrt(np.sum(weights * (difference - mean) ** 2)) / weights.sum()  # a weight of two is two rows
+    spread = np.hypot.reduce(np.sqrt(weights) * (difference - mean))  # losses of 1e200 have no square
+    error = spread / weights.sum()  # a weight of two is two rows
     return bool(mean <= error)
 
 
