@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -147,13 +147,14 @@ class BatchPredictor:
         if not hasattr(self.classifier, method):
             raise ValueError(
                 f"{option} needs a posterior of the probabilities, and {type(self.classifier).__name__} has none: fit "
-                "another model, such as BayesianSoftmaxRegression (bayes) or GPClassifier (gp)."
+                "another model, such as BayesianSoftmaxRegression (bayes), GaussianClassifier (gaussian) or GPClassifier "
+                "(gp)."
             )
 
     def _require_distinct_names(self) -> None:
-        twice = {name for name in self.names if self.names.count(name) > 1} if len(self.classes) < 1000 else set()
-        if twice:
-            raise ValueError(f"Several columns would be called {sorted(twice)[0]!r}: rename the classes or actions.")
+        name, times = Counter(self.names).most_common(1)[0]
+        if times > 1:
+            raise ValueError(f"Several columns would be called {name!r}: rename the classes or actions.")
 
 
 def labels_column(labels: np.ndarray) -> Any:
