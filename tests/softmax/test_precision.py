@@ -1,5 +1,7 @@
 """Precisions of the prior: each against its dense matrix, in every basis of the classes."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -91,6 +93,14 @@ def test_flat_and_singular_precisions_are_improper():
     assert DiagonalPrecision(a).inverse_norm(V) == np.inf
     V[1, 2] = 0.0
     assert DiagonalPrecision(a).inverse_norm(V) == pytest.approx((1 / a[a > 0]).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e154, 1e200])
+def test_a_norm_beyond_the_range_of_numbers_is_infinite_without_a_word(size):
+    """Each square is a number and their sum is not, or not even the squares are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert DiagonalPrecision(np.ones((K, D))).inverse_norm(np.full((K, D), size)) == np.inf
 
 
 def test_a_centre_at_the_origin_is_no_centre():

@@ -130,8 +130,8 @@ class DiagonalPrecision:
         squares = np.zeros_like(g)
         with np.errstate(over="ignore"):  # beyond the range of numbers it is infinite, which is a bound too
             np.divide(g**2, self.values, out=squares, where=self.values > 0)
-        squares[(self.values == 0) & (g != 0)] = np.inf
-        return float(squares.sum())
+            squares[(self.values == 0) & (g != 0)] = np.inf
+            return float(squares.sum())
 
     def log_det(self) -> float:
         # the change from b to w . c + b has determinant one
