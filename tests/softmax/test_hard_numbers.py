@@ -12,6 +12,7 @@ from posteriori import (
     ConvergenceWarning,
     GaussianClassifier,
     GaussianPrior,
+    Newton,
     SeparationWarning,
     SoftmaxRegression,
     Status,
@@ -256,3 +257,15 @@ def test_a_curvature_that_is_all_rounding_makes_a_finite_preconditioner():
     A = 1e-20 * np.diag([1.0, 1.0, -2.0])  # of trace zero
     apply = kronecker(A, np.eye(2), np.arange(2), np.full(3, 1e30), np.ones((3, 3)))
     assert np.isfinite(apply(np.ones((3, 3)))).all()
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("solver", ["auto", Newton(exact=False), "lbfgs"], ids=str)
+def test_rows_of_no_weight_may_hold_anything(kind, solver):
+    weight = np.ones(len(Y))
+    weight[::4] = 0.0
+    far = np.where(weight[:, None] > 0, X, 1e300)
+    expected = SoftmaxRegression(solver=solver).fit(X[weight > 0], Y[weight > 0])
+    model = SoftmaxRegression(solver=solver).fit(kind(far), Y, weight)
+    assert model.solution_.objective == pytest.approx(expected.solution_.objective, rel=1e-12)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)

@@ -185,7 +185,10 @@ class MemoryBlocks(KeepsRowValues, Preparable):
 
     def _block(self, rows: Any) -> tuple[Any, Any, Any]:
         Y = None if self.Y is None else self.Y[rows]
-        return self.features(rows), Y, None if self.c is None else self.c[rows]
+        X, c = self.features(rows), None if self.c is None else self.c[rows]
+        if c is not None and not c.all():  # what weighs nothing may hold values whose squares are not numbers
+            X = sp.diags_array((c > 0).astype(float)) @ X if sp.issparse(X) else np.where((c > 0)[:, None], X, 0.0)
+        return X, Y, c
 
     def map_sum(
         self,
