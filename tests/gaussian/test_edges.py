@@ -397,3 +397,13 @@ def test_the_default_settings_take_anything(problem):
         model = GaussianClassifier(classes=range(K)).fit(X, y)
         assert_probabilities(model, new)
     assert np.isfinite(model.log_evidence_)
+
+
+@pytest.mark.parametrize("estimate", ["mle", "map", "bayes"])
+def test_class_means_too_far_apart_for_their_squares_are_refused(estimate):
+    """One row for each class: no scatter within classes, and between them more than numbers hold."""
+    X = np.diag([1e300, -1e300, 1e290])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        with pytest.raises(ValueError, match="squares overflow: rescale it"):
+            GaussianClassifier("spherical", estimate=estimate).fit(X, [0, 1, 2])

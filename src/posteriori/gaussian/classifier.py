@@ -19,7 +19,7 @@ from posteriori.gaussian.fit import MOST_SCATTER, GaussianFit, SeenRows
 from posteriori.gaussian.niw import RidgePrior
 from posteriori.gaussian.row_posterior import drawn_entropies, drawn_quantiles
 from posteriori.gaussian.settings import gaussian_settings, structures_asked_for, validate_gaussian
-from posteriori.gaussian.statistics import SCATTERS, ClassStatistics, Kind, class_statistics
+from posteriori.gaussian.statistics import SCATTERS, TOO_LARGE, ClassStatistics, Kind, class_statistics
 from posteriori.gaussian.structures import STRUCTURES
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.parameters import require_count, require_level, seed_from
@@ -403,7 +403,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         if not finite or not (statistics.complete or self._missing_allowed):
             _require_finite(features, missing_allowed=self._missing_allowed)
         if not finite:
-            raise ValueError("X holds values so large that their squares overflow: rescale it.")
+            raise ValueError(TOO_LARGE)
         return statistics, self._sampled(blocks, target), blocks.n_passes
 
     def _scatter_kind(self, K: int, D: int, known: ClassStatistics | None) -> Kind:

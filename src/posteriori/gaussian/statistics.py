@@ -22,7 +22,7 @@ import numpy as np
 from posteriori.rows.blocks import kernel
 from posteriori.rows.products import dense_parts
 
-__all__ = ["SCATTERS", "ClassStatistics", "Kind", "Scatter", "class_statistics"]
+__all__ = ["SCATTERS", "TOO_LARGE", "ClassStatistics", "Kind", "Scatter", "class_statistics"]
 
 Kind = Literal["full", "pooled", "diagonal"]
 """Which scatter is kept: a matrix per class, one matrix for all classes, or variances per class."""
@@ -193,6 +193,9 @@ class _Variances(Scatter):
         return np.diagonal(scatter, axis1=-2, axis2=-1)
 
 
+TOO_LARGE = "X holds values so large that their squares overflow: rescale it."
+"""What is said of such values."""
+
 SCATTERS: dict[Kind, Scatter] = {"full": _Matrices(), "pooled": _PooledMatrix(), "diagonal": _Variances()}
 """The layouts of the squares, by kind."""
 
@@ -240,10 +243,14 @@ class ClassStatistics:
         return (self.present * self.means).sum(axis=0) / np.where(total > 0.0, total, 1.0)
 
     def total_variance(self) -> np.ndarray:
-        """Variance of all rows about their mean, (D,)."""
+        """Variance of all rows about their mean, (D,); raises ValueError where it is not a number."""
         total = self.present.sum(axis=0)
-        between = (self.present * (self.means - self.grand_mean()) ** 2).sum(axis=0)
-        return (self.squares_about_means().sum(axis=0) + between) / np.where(total > 0.0, total, 1.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            between = (self.present * (self.means - self.grand_mean()) ** 2).sum(axis=0)
+            variance = (self.squares_about_means().sum(axis=0) + between) / np.where(total > 0.0, total, 1.0)
+        if not np.isfinite(variance).all():
+            raise ValueError(TOO_LARGE)
+        return variance
 
     def squares_about_means(self) -> np.ndarray:
         """Sums of squares about the class means: (K, D), or (1, D) where they are pooled."""

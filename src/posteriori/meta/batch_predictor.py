@@ -147,8 +147,8 @@ class BatchPredictor:
         if not hasattr(self.classifier, method):
             raise ValueError(
                 f"{option} needs a posterior of the probabilities, and {type(self.classifier).__name__} has none: fit "
-                "another model, such as BayesianSoftmaxRegression (bayes), GaussianClassifier (gaussian) or GPClassifier "
-                "(gp)."
+                "another model, such as BayesianSoftmaxRegression (bayes), GaussianClassifier (gaussian) or "
+                "GPClassifier (gp)."
             )
 
     def _require_distinct_names(self) -> None:
