@@ -185,10 +185,7 @@ class MemoryBlocks(KeepsRowValues, Preparable):
 
     def _block(self, rows: Any) -> tuple[Any, Any, Any]:
         Y = None if self.Y is None else self.Y[rows]
-        X, c = self.features(rows), None if self.c is None else self.c[rows]
-        if c is not None and not c.all():  # what weighs nothing may hold values whose squares are not numbers
-            X = sp.diags_array((c > 0).astype(float)) @ X if sp.issparse(X) else np.where((c > 0)[:, None], X, 0.0)
-        return X, Y, c
+        return self.features(rows), Y, None if self.c is None else self.c[rows]
 
     def map_sum(
         self,
@@ -205,7 +202,9 @@ class MemoryBlocks(KeepsRowValues, Preparable):
         total = InOrder()
 
         def task(i: int) -> None:
-            total.put(i, kernel(*self._block(slices[i]), *params, *(() if row_values is None else (row_values[i],))))
+            X, Y, c = self._block(slices[i])
+            values = () if row_values is None else (row_values[i],)
+            total.put(i, kernel(_weighing(X, c), Y, c, *params, *values))
 
         run_tasks(task, len(slices), self.n_threads)
         return total.value
@@ -295,6 +294,13 @@ def _coarse(slices: list[slice], values: list[np.ndarray] | None) -> tuple[list[
     groups = [slice(i, i + size) for i in range(0, len(slices), size)]
     joined = [slice(slices[g][0].start, slices[g][-1].stop) for g in groups]
     return joined, values if values is None or size == 1 else [np.concatenate(values[g], axis=1) for g in groups]
+
+
+def _weighing(X: Any, c: np.ndarray | None) -> Any:
+    """Rows with zeros in place of those that weigh nothing: these may hold values whose squares are not numbers."""
+    if c is None or c.all():
+        return X
+    return sp.diags_array((c > 0).astype(float)) @ X if sp.issparse(X) else np.where((c > 0)[:, None], X, 0.0)
 
 
 def _rows_of(X: sp.csr_array, rows: slice) -> sp.csr_array:
