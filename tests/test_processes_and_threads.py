@@ -91,6 +91,7 @@ def with_models(models):
     return EVERYTHING.replace("{models}", "{" + ", ".join(f"{name!r}: {code}" for name, code in models.items()) + "}")
 
 
+@pytest.mark.slow
 def test_no_warning_with_warnings_as_errors():
     assert python(with_models(MODELS) + TABLES, "-W", "error") == ""
 

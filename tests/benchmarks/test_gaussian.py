@@ -233,6 +233,7 @@ def test_an_infinite_loss_stays_one() -> None:
     assert gaussian_quality.summarise(lines)["losses"][UNCLIPPED] == math.inf
 
 
+@pytest.mark.slow
 def test_quality_runs_and_its_numbers_are_in_the_table(tmp_path: Path) -> None:
     X, y = tiny()
     np.savez(tmp_path / "tiny.npz", X=X, y=np.where(np.arange(60) < 3, 3, y))

@@ -42,6 +42,7 @@ def test_a_stored_problem_is_read_as_it_was(sparse: bool) -> None:
     np.testing.assert_array_equal(y_read, y)
 
 
+@pytest.mark.slow
 def test_a_worker_measures_and_survives_slow_and_failing_fits() -> None:
     X, y = synthetic(200, 3, 3)
     peer = ScikitLearn("newton-cholesky", tol=1e-8, threads=1)

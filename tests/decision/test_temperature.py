@@ -50,6 +50,7 @@ def test_slopes_of_parts_are_those_of_the_highest_posterior_density(K, slope, do
     assert gain.mean > gain.error
 
 
+@pytest.mark.slow
 def test_the_gain_is_that_of_parts_left_out_and_its_error_that_of_rows():
     Z, codes, parts = simulated(500, slope=0.4)
     frequencies = np.full(3, 1 / 3)

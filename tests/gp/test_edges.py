@@ -57,7 +57,7 @@ def assert_sound(model, X):
 
 
 @pytest.mark.parametrize(
-    ("make", "value"), quick_first([(gp, 7.0), (deep, 7.0), (gp, 0.0), (gp, 1e9 / 3), (gp, -1e-9)], 2)
+    ("make", "value"), quick_first([(gp, 7.0), (deep, 7.0), (gp, 0.0), (gp, 1e9 / 3), (gp, -1e-9)])
 )
 def test_a_constant_column_is_left_out(make, value, models):
     rows = np.column_stack([X[:, 0], np.full(len(X), value), X[:, 1]])

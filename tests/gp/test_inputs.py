@@ -66,6 +66,7 @@ def test_container_does_not_matter(given, fitted):
     assert_same(model, fitted, rows=(given, X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick_first(["csr", "float32", "polars"]))
 def test_container_does_not_matter_to_layers(name, fitted_deep):
     assert_same(deep().fit(CONTAINERS[name], Y), fitted_deep, rows=(CONTAINERS[name], X))

@@ -232,6 +232,7 @@ def test_the_order_of_columns_does_not_matter():
 # Other likelihoods and inferences
 
 
+@pytest.mark.slow
 def test_the_energy_of_tied_sites_gives_probabilities_and_nothing_else(models):
     model = gp(inference="energy", max_iter=100).fit(X, Y)
     P = model.predict_proba(X)
@@ -339,6 +340,7 @@ def test_no_steps_keep_the_kernel_as_given(kernel, lengthscales):
     assert model.solution_.n_iter == 0
 
 
+@pytest.mark.slow
 def test_fixed_lengthscales_stay_while_the_rest_is_learned():
     model = gp(kernel=SUM, calibrate=False).fit(X, Y)
     np.testing.assert_allclose(model.lengthscales_, (30.0, 10.0), rtol=1e-12)

@@ -305,6 +305,7 @@ def test_nodes_at_the_mode_are_worth_more_than_nodes_at_the_mean(kind, plain_at_
     assert panels < 1e-6
 
 
+@pytest.mark.slow
 def test_work_is_what_the_rule_says():
     """Fewer nodes and steps do while standard deviations are alike."""
     mean, variance, y = rows(3, 40, 1)

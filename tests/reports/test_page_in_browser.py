@@ -214,6 +214,7 @@ def test_a_telephone_and_paper(opened, path):
     assert not page.get_by_role("navigation").is_visible()
 
 
+@pytest.mark.slow
 def test_many_long_names_and_rows(opened, tmp_path):
     rng = np.random.default_rng(0)
     K, n = 50, 3000

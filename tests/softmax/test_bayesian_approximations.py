@@ -264,6 +264,7 @@ def test_a_full_posterior_that_does_not_fit_is_refused():
     assert not hasattr(model, "solution_")
 
 
+@pytest.mark.slow
 def test_many_columns_get_a_structure_that_fits():
     X, y = many_columns()
     model = BayesianSoftmaxRegression(1.0).fit(X, y)

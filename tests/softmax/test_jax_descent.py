@@ -231,6 +231,7 @@ def test_preconditioners_are_inverses(case):
         np.testing.assert_allclose(each, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 def test_the_memory_is_that_of_bfgs():
     """The two loops apply the inverse that the update formula builds, H <- (I - r s y^T) H (I - r y s^T) + r s s^T."""
     rng = np.random.default_rng(5)
