@@ -9,21 +9,33 @@ from posteriori.cli.output import counted, print_note
 from posteriori.tables.encoder import TableEncoder
 from posteriori.tables.files import TableFiles, fitted_kinds, open_files
 
-__all__ = ["ROWS_AT_ONCE", "open_rows", "require_columns", "say_left_out", "table_encoder"]
+__all__ = ["ROWS_AT_ONCE", "open_rows", "require_columns", "say_left_out", "table_encoder", "used_columns"]
 
 ROWS_AT_ONCE = 65_536
 """Rows that are encoded and predicted together: enough for all threads, and their features are few MB."""
 
 
 def open_rows(model: Any, tables: Sequence[str], target: str | None = None) -> TableFiles:
-    """Files with rows for a model: columns are read as they were in its fit; what was not plain is said."""
+    """Files with rows for a model: columns are read as they were in its fit; what was not plain is said.
+
+    Columns that the fit has dropped may hold anything.
+    """
     encoder = table_encoder(model)
-    kinds = {} if encoder is None else fitted_kinds(encoder.encoding_.columns)
+    kinds = {} if encoder is None else fitted_kinds(column for column in encoder.encoding_.columns if column.plan)
     labels = [target, None if encoder is None else encoder.target_]
     files = open_files(tables, kinds=kinds | {name: "label" for name in labels if name is not None})
     for note in files.notes:
         print_note(note)
     return files
+
+
+def used_columns(model: Any, names: Sequence[str]) -> list[str]:
+    """The columns of a table that a model looks at; all of them if it does not say which."""
+    encoder = table_encoder(model)
+    if encoder is None:
+        return list(names)
+    used = {column.name for column in encoder.encoding_.columns if column.plan}
+    return [name for name in names if name in used]
 
 
 def table_encoder(model: Any) -> TableEncoder | None:

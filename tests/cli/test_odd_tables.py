@@ -1,0 +1,93 @@
+"""Tables that are odd in ways that the model need not mind, and what users are told of them."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+from posteriori.cli import app
+
+X = [round(float(x), 3) for x in np.random.default_rng(0).normal(size=40)]
+LABELS = ["p" if x + (i % 5 - 2) / 3 > 0 else "q" for i, x in enumerate(X)]
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [*map(str, arguments)], env={"NO_COLOR": "1", "COLUMNS": "200", "TERM": "dumb"})
+    assert result.exit_code == code, result.output
+    return result
+
+
+def said(result):
+    return " ".join(result.stderr.split())
+
+
+def write(path, **columns):
+    """A CSV file with these columns."""
+    rows = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def fit(path, *options, target="y", code=0):
+    return run("fit", path, "--target", target, "--model", "softmax", "--out", path.with_suffix(".model"), *options,
+               code=code)  # fmt: skip
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A model that has dropped a column of row numbers."""
+    path = write(tmp_path / "train.csv", case_no=range(40), x=X, y=LABELS)
+    fit(path)
+    return path.with_suffix(".model")
+
+
+# Columns that the model does not use
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_a_column_that_was_dropped_may_hold_anything(stored, tmp_path, command):
+    path = write(tmp_path / "new.csv", case_no=[f"A-{i}" for i in range(40)], x=X, y=LABELS)
+    assert "case_no" not in run(command, stored, path).stderr
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_a_column_that_the_fit_did_not_see_may_hold_anything(stored, tmp_path, command):
+    path = tmp_path / "new.parquet"
+    parquet.write_table(pa.table({"x": X, "y": LABELS, "photo": pa.array([b"\xff\xfe"] * 40)}), path)
+    assert run(command, stored, path).stderr == ""
+
+
+@pytest.mark.parametrize("values", [pa.array([[1, 2]] * 40), pa.array([b"\xff\xfe"] * 40)], ids=["lists", "bytes"])
+def test_a_column_that_cannot_be_a_feature_is_named_with_what_to_do(tmp_path, values):
+    path = tmp_path / "train.parquet"
+    parquet.write_table(pa.table({"x": X, "y": LABELS, "odd": values}), path)
+    assert "--drop odd" in said(fit(path, code=2))
+    fit(path, "--drop", "odd")
+
+
+# Classes
+
+
+def columns_written(model, path):
+    lines = run("predict", model, path).stdout.splitlines()
+    names = [name.strip('"') for name in lines[0].split(",")]
+    predicted = {line.split(",")[0].strip('"') for line in lines[1:]}
+    return predicted, {name[2:-1] for name in names if name.startswith("p(")}
+
+
+@pytest.mark.parametrize("classes", [(1.0, 2.0), (True, False), (1, 2), ("01", "02")])
+def test_predictions_in_a_csv_file_are_the_names_of_the_classes(tmp_path, classes):
+    path = write(tmp_path / "t.csv", x=X, y=[classes[label == "p"] for label in LABELS])
+    fit(path)
+    predicted, named = columns_written(path.with_suffix(".model"), path)
+    assert predicted == named == {str(name) for name in classes}
+
+
+def test_predictions_in_json_lines_are_values(tmp_path):
+    path = write(tmp_path / "t.csv", x=X, y=[label == "p" for label in LABELS])
+    fit(path)
+    first = run("predict", path.with_suffix(".model"), path, "--format", "jsonl").stdout.splitlines()[0]
+    assert json.loads(first)["prediction"] in (True, False)
