@@ -91,3 +91,21 @@ def test_predictions_in_json_lines_are_values(tmp_path):
     fit(path)
     first = run("predict", path.with_suffix(".model"), path, "--format", "jsonl").stdout.splitlines()[0]
     assert json.loads(first)["prediction"] in (True, False)
+
+
+def test_classes_that_differ_in_capitals_or_a_full_stop_are_said(tmp_path):
+    labels = [label.upper() if i % 9 == 0 else f"{label}." if i % 11 == 0 else label for i, label in enumerate(LABELS)]
+    summary = json.loads(fit(write(tmp_path / "t.csv", x=X, y=labels), "--json").stdout)
+    note = next(note for note in summary["notes"] if "'y'" in note)
+    assert note.startswith("'y' has classes that differ only in capitals, blanks or a full stop: 'P', 'p', 'p.'; 'Q', ")
+    assert len(summary["classes"]) == len(set(labels))
+
+
+def test_classes_in_other_capitals_or_with_a_full_stop_are_known(stored, tmp_path):
+    accuracy = {
+        json.loads(run("evaluate", stored, write(tmp_path / "t.csv", x=X, y=labels), "--json").stdout)["scores"][
+            "accuracy"
+        ]["value"]
+        for labels in (LABELS, [label.upper() for label in LABELS], [f" {label}." for label in LABELS])
+    }
+    assert len(accuracy) == 1
