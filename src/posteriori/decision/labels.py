@@ -16,9 +16,9 @@ Reading = Callable[[Any], Any]
 
 
 def readings(classes: Iterable[Any]) -> Iterator[Reading]:
-    """Ways to read a label, the strictest first: as it is, as its text, as its plain text, without regard to capitals
-    and a full stop at its end, and as a truth value.
+    """Ways to read a label, the strictest first.
 
+    They are: as it is, as its text, as its plain text, without regard to capitals and a full stop, as a truth value.
     Two labels are the same in the first of these in which all labels of both sources stay apart and match.
     """
     yield lambda label: label

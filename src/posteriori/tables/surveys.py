@@ -188,6 +188,8 @@ def _count_text(part: Part, room: int) -> _Counted:
     batch = None
     for batch in part.batches(part.names, _ROWS):
         columns = batch.columns
+        if isinstance(part, CSVPart):
+            part.require_no_header_among(batch)
         tallies = _per_column(lambda d, columns=columns: tally(columns[d]), len(columns), batch.num_rows)
         for name, seen, column in zip(part.names, tallies, columns, strict=True):
             found.tallies[name] += seen

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from posteriori.tables.text.forms import MISSING
@@ -25,6 +27,7 @@ __all__ = [
     "larger",
     "patient",
     "ragged_line",
+    "repeats_header",
     "text_batches",
 ]
 
@@ -75,6 +78,8 @@ class Dialect:
         Sentences for the user.
     repeated : tuple of str
         Names that several columns had.
+    header_again : bool
+        Whether rows that repeat the header are left out.
     """
 
     names: tuple[str, ...]
@@ -86,6 +91,22 @@ class Dialect:
     by_python: bool = False
     notes: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
+    header_again: bool = False
+
+
+def repeats_header(batch: pa.RecordBatch, names: Sequence[str]) -> np.ndarray:
+    """Which rows hold the names of all columns, as they do where files were put together, (n,) booleans.
+
+    >>> repeats_header(pa.record_batch({"a": ["1", "a"], "b": ["2", " b"]}), ["a", "b"]).tolist()
+    [False, True]
+    """
+    found = np.full(batch.num_rows, len(names) > 1)
+    for name in names:
+        if not found.any():
+            break
+        same = pc.equal(pc.utf8_trim_whitespace(batch.column(name)), name)
+        found &= pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def patient(dialect: Dialect) -> Dialect | None:
