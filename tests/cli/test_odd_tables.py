@@ -109,3 +109,35 @@ def test_classes_in_other_capitals_or_with_a_full_stop_are_known(stored, tmp_pat
         for labels in (LABELS, [label.upper() for label in LABELS], [f" {label}." for label in LABELS])
     }
     assert len(accuracy) == 1
+
+
+# Refusals
+
+
+def test_a_wrong_name_is_answered_by_the_nearest_ones(tmp_path):
+    path = write(tmp_path / "t.csv", x=X, Species=LABELS, z=X)
+    message = said(fit(path, target="species", code=2))
+    assert (
+        "--target names 'species', and the table has the columns 'x', 'Species', 'z': did you mean 'Species'?"
+        in message
+    )
+
+
+def test_of_many_columns_a_few_are_shown(tmp_path):
+    wide = {f"gene{i}": [i] * 40 for i in range(500)}
+    message = said(fit(write(tmp_path / "t.csv", **wide, y=LABELS), target="class", code=2))
+    assert "'gene0', 'gene1'" in message
+    assert "... (501 in all): name columns of the table." in message
+    assert len(message) < 500
+
+
+def test_one_column_only_is_said_where_another_is_asked_for(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a:b:y\n1:u:p\n2:v:q\n", encoding="utf-8")
+    assert "it has one column only: put one of , ; | or a tab between its values" in said(fit(path, code=2))
+
+
+def test_a_long_value_is_cut_in_a_message(tmp_path):
+    message = said(fit(write(tmp_path / "t.csv", x=X, y=["long " * 100] * 40), code=2))
+    assert "'y' has one value only, 'long long" in message
+    assert len(message) < 300

@@ -321,3 +321,45 @@ def test_changes_during_a_fit_are_noticed(tmp_path):
     before = stream.stamp()
     put(tmp_path, TEXT + b"3,z\n", "t.csv")
     assert stream.stamp() != before
+
+
+@pytest.mark.parametrize(
+    "orient", [{"orient": "columns"}, {"orient": "index"}, {"orient": "split"}, {"orient": "table", "index": False}]
+)
+def test_one_json_object_as_pandas_writes_it(tmp_path, orient):
+    path = tmp_path / "t.json"
+    pd.DataFrame(TABLE).to_json(path, **orient)
+    assert open_files(path).to_table().to_pydict() == TABLE
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_one_json_object_of_columns_or_around_rows(tmp_path, indent):
+    path = tmp_path / "t.json"
+    rows = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+    for whole in (TABLE, {"status": "ok", "data": rows}, {"data": rows, "errors": []}):
+        path.write_text(json.dumps(whole, indent=indent))
+        assert open_files(path).to_table().to_pydict() == TABLE
+
+
+def test_one_json_object_may_be_a_row(tmp_path):
+    path = tmp_path / "t.jsonl"
+    for row, values in (({"a": 1, "b": "x"}, {"a": [1], "b": ["x"]}), ({"a": 1, "t": [2]}, {"a": [1], "t": ["[2]"]})):
+        path.write_text(json.dumps(row))
+        assert open_files(path).to_table().to_pydict() == values
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('<table border="1">\n<tr><td>1</td></tr>\n', "is a web page or XML, not a table"),
+        ("% 1. Title, and more\n%\n@RELATION x\n@ATTRIBUTE a NUMERIC\n@DATA\n1\n", "is an ARFF file: save the table"),
+        ("a\n1\n2\n3\n4,5,6\n", "where the header has 1 name "),
+        ('a,b\n1,2\n"3,4\n5,6\n7,8\n', "line 3 opens a quote that is not closed before line 5"),
+    ],
+    ids=["part of a page", "ARFF with remarks", "one name", "a quote"],
+)
+def test_refusals_say_what_the_file_is(tmp_path, content, message):
+    path = tmp_path / "t.csv"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        open_files(path)

@@ -167,7 +167,7 @@ def _target(model: Any, names: Sequence[str], given: str | None) -> str:
     if name not in names:
         raise ValueError(
             f"The table has no column {name!r}, the target of the fit: give --target COLUMN, of "
-            f"{', '.join(map(repr, names))}."
+            f"{first_names(names, 20)}."
         )
     return name
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import Any
 
 from posteriori.cli.output import counted, print_note
+from posteriori.parameters import first_names
 from posteriori.tables.encoder import TableEncoder
 from posteriori.tables.files import TableFiles, fitted_kinds, open_files
 
 __all__ = ["ROWS_AT_ONCE", "open_rows", "require_columns", "say_left_out", "table_encoder", "used_columns"]
 
+_MOST_NAMED = 20
+"""The most columns that a message names."""
 ROWS_AT_ONCE = 65_536
 """Rows that are encoded and predicted together: enough for all threads, and their features are few MB."""
 
@@ -52,8 +56,19 @@ def require_columns(known: Sequence[str], names: Sequence[str], argument: str) -
     if absent:
         raise ValueError(
             f"{argument} names {', '.join(map(repr, absent))}, and the table has the columns "
-            f"{', '.join(map(repr, known))}: name columns of the table."
+            f"{first_names(known, _MOST_NAMED)}: {_advice(absent[0], known)}"
         )
+
+
+def _advice(absent: str, known: Sequence[str]) -> str:
+    """What to do about a name that is not among the known ones."""
+    if len(known) == 1:
+        return "it has one column only: put one of , ; | or a tab between its values."
+    spelled = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(absent.casefold(), list(spelled), n=3, cutoff=0.75)
+    if not near:
+        return "name columns of the table."
+    return f"did you mean {' or '.join(repr(spelled[name]) for name in near)}?"
 
 
 def say_left_out(n_unknown: int, n_known: int, target: str) -> None:

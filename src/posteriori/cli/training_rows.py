@@ -151,6 +151,11 @@ def _fits(files: TableFiles, n_features: int) -> bool:
     return needed < _SHARE_OF_MEMORY * available_memory()
 
 
+def _shortened(value: Any, most: int = 60) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= most else f"{shown[:most]}..."
+
+
 def _class_notes(counts: dict[Any, int], target: str) -> tuple[str, ...]:
     """A sentence about classes that are probably one class, written in several ways."""
     groups = alike(counts)
@@ -167,8 +172,8 @@ def _require_classes(counts: dict[Any, int], kind: pa.DataType, n_rows: int, tar
     """Raise unless the target looks like a set of classes."""
     if len(counts) < 2:
         raise ValueError(
-            f"{target!r} has one value only, {next(iter(counts))!r}, and a classifier needs two classes: choose "
-            "another column."
+            f"{target!r} has one value only, {_shortened(next(iter(counts)))}, and a classifier needs two classes: "
+            "choose another column."
         )
     if pa.types.is_floating(kind) and any(name != round(name) for name in counts):
         raise ValueError(f"{target!r} holds numbers with fractions, which are not classes: choose another column.")

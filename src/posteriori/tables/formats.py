@@ -40,11 +40,10 @@ _NOT_TABLES = {
     b"$FL2": "is an SPSS file: save the table as CSV",
     b"<stata_dta>": "is a Stata file: save the table as CSV",
     b"RDX": "is a file of R: save the table with write.csv",
-    b"@relation": "is an ARFF file: save the table as CSV",
-    b"@RELATION": "is an ARFF file: save the table as CSV",
 }
 """Beginnings of files that are something else, and what to do about them."""
-_PAGES = (b"<!doctype", b"<html", b"<head", b"<?xml")
+_PAGES = (b"<!doctype", b"<html", b"<head", b"<body", b"<table", b"<?xml")
+_ARFF = re.compile(rb"(?:\s*%[^\n]*\n)*\s*@relation\s", re.IGNORECASE)
 
 
 class Part(Protocol):
@@ -123,6 +122,8 @@ def _open_bytes(source: FileBytes, known: Collection[str]) -> Part:
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.lower().startswith(_PAGES):
         raise ValueError(f"{source.label} is a web page or XML, not a table: download the table itself.")
+    if _ARFF.match(text):
+        raise ValueError(f"{source.label} is an ARFF file: save the table as CSV.")
     _require_text(source)
     named = source.path is not None and ".json" in source.path.lower()
     if re.match(rb'\{\s*["}]|\[\s*[\[{\]]', text) or (named and text[:1] in (b"{", b"[")):

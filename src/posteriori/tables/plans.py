@@ -222,7 +222,7 @@ def plan_encoding(
     if all(column.dropped for column in columns):
         reasons = "; ".join(f"{column.name!r}: {column.dropped}" for column in columns[:10])
         raise ValueError(
-            f"No column of X can be used (n_samples={summaries[0].n_rows}): {reasons}. "
+            f"No column of the table can be used (n_samples={summaries[0].n_rows}): {reasons}. "
             "Pass more rows, or columns that vary; keep=[...] of TableEncoder (--keep-id NAME on the command line) "
             "keeps what looks like an identifier."
         )

@@ -197,7 +197,7 @@ def _summarise_batch(batch: Mapping[str, Any], names: list[str], labels: Labels 
     if wrong:
         shown = ", ".join(f"{column.name!r} (dtype {column.dtype})" for column in wrong)
         raise TypeError(
-            f"X has columns that no rule covers: {shown}. Each column must hold numbers, booleans, text or "
+            f"The table has columns that no rule covers: {shown}. Each column must hold numbers, booleans, text or "
             "categories, dates or durations, of one kind: convert these columns, or leave them out "
             f"({drop_options([column.name for column in wrong])} on the command line)."
         )

@@ -18,7 +18,7 @@ class Records(NamedTuple):
 
 
 def json_records(content: bytes) -> Records:
-    r"""JSON lines, or one array of objects; a key that an object does not have is a missing value.
+    r"""JSON lines, one array of objects, or one object with all rows; keys that a row lacks are missing values.
 
     Examples
     --------
@@ -41,13 +41,38 @@ def json_records(content: bytes) -> Records:
 
 
 def _json_lines(text: str) -> list[Any]:
-    """One object on each line; or one object over several lines, of which a list of objects is the only value."""
+    """One object on each line, or one object with all rows, which may go over several lines."""
     try:
-        return [json.loads(line) for line in text.split("\n") if line.strip()]
+        objects = [json.loads(line) for line in text.split("\n") if line.strip()]
     except json.JSONDecodeError:
-        whole = json.loads(text)
-        inner = [value for value in whole.values() if isinstance(value, list) and value]
-        return inner[0] if len(inner) == 1 else [whole]
+        objects = [json.loads(text)]
+    return _rows_of(objects[0]) if len(objects) == 1 and isinstance(objects[0], dict) else objects
+
+
+def _rows_of(whole: dict[str, Any]) -> list[Any]:
+    """The rows in one object: a list of objects in it, columns by their names, or rows by their numbers.
+
+    The last two are what `to_json` of pandas writes. Any other object is a row itself.
+
+    >>> _rows_of({"a": {"0": 1, "1": 2}, "b": {"0": "x"}})
+    [{'a': 1, 'b': 'x'}, {'a': 2, 'b': None}]
+    """
+    values = list(whole.values())
+    lists = [value for value in values if isinstance(value, list)]
+    if {"columns", "data"} <= whole.keys() and isinstance(whole["columns"], list):
+        return [dict(zip(whole["columns"], row, strict=False)) for row in whole["data"]]
+    objects = [value for value in lists if value and all(isinstance(each, dict) for each in value)]
+    if len(objects) == 1:
+        return objects[0]
+    if len(lists) == len(values) > 1 and len({len(value) for value in lists}) == 1:
+        return [dict(zip(whole, row, strict=True)) for row in zip(*lists, strict=True)]
+    if values and all(isinstance(value, dict) for value in values):
+        numbers = list(dict.fromkeys(number for value in values for number in value))
+        if all(map(str.isdigit, whole)):
+            return values
+        if all(map(str.isdigit, numbers)):
+            return [{name: column.get(number) for name, column in whole.items()} for number in numbers]
+    return [whole]
 
 
 def _json_text(value: Any) -> str | None:

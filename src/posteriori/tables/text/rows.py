@@ -269,9 +269,16 @@ def ragged_line(stream: Any, dialect: Dialect) -> str | None:
 
 def _ragged(line: int, record: Record, dialect: Dialect) -> str:
     n, expected = len(record), len(dialect.names)
+    n_swallowed = sum(value.rstrip("\r\n").count("\n") for value in record)
+    if n_swallowed and any(dialect.marks.delimiter in value.partition("\n")[2] for value in record):
+        return (
+            f"line {line - n_swallowed} opens a quote that is not closed before line {line}: close it, or write it "
+            "twice if it is part of the value"
+        )
     shown = dialect.marks.delimiter.join(record)
     shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
+    names = "1 name" if expected == 1 else f"{expected} names"
     return (
-        f"line {line} has {n} value{'' if n == 1 else 's'} where the header has {expected} names ({shown!r}): correct "
+        f"line {line} has {n} value{'' if n == 1 else 's'} where the header has {names} ({shown!r}): correct "
         f"that line, or put quotes around values that hold {dialect.marks.delimiter!r}"
     )
