@@ -2,9 +2,11 @@
 
 import datetime
 
+import pyarrow as pa
 import pytest
 
-from posteriori.tables.files import open_files
+import posteriori as po
+from posteriori.tables.files import fitted_kinds, open_files
 
 
 @pytest.fixture
@@ -59,6 +61,22 @@ def test_one_or_two_words_among_many_numbers_are_missing(opened, words):
     assert column(files) == [*map(float, NUMBERS), *[None] * (8 * len(words))]
     if words != ["None"]:
         assert f"has {8 * len(words)} values that are not numbers, taken as missing: {words[0]!r}" in files.notes[0]
+
+
+def test_a_word_that_was_missing_in_the_fit_is_missing_however_often_it_occurs(opened):
+    for numbers in (NUMBERS, [n.replace(".", ",") for n in NUMBERS]):
+        fitted = opened([*numbers, *["unknown"] * 2], separator=";").to_table()
+        encoder = po.TableEncoder().fit(fitted.append_column("y", pa.array(["p", "q"] * 16)), "y")
+        kinds = fitted_kinds(encoder.encoding_.columns)
+        assert column(opened(["unknown"], kinds, ";")) == [None]
+        assert column(opened([numbers[3], "unknown", "unknown"], kinds, ";")) == [3.5, None, None]
+        with pytest.raises(ValueError, match="most of its values are like that"):
+            opened(["unknown", "heavy"], kinds, ";")
+
+
+def test_decimal_commas_hold_in_files_without_words(opened):
+    for kind in ("number, decimal comma", 'number, decimal comma, missing ["unknown"]'):
+        assert column(opened(["1.234", "5.678"], {"x": kind}, ";")) == [1234.0, 5678.0]
 
 
 @pytest.mark.parametrize("values", [["1", "2", "3", "unsure"] * 10, [*NUMBERS, *["low", "middle", "high"] * 4]])

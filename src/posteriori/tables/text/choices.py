@@ -16,6 +16,8 @@ from posteriori.tables.text.forms import (
     TextForm,
     in_unit,
     is_bound,
+    marks_of,
+    with_marks,
 )
 
 __all__ = ["LABEL", "ChosenForm", "choose"]
@@ -127,6 +129,7 @@ def _choose_label(seen: Tally) -> ChosenForm:
 
 def _choose_known(seen: Tally, kind: str, decimal_comma: bool, day_first: bool | None) -> ChosenForm:
     """The form of a column whose kind is known from the fit."""
+    kind, marks = marks_of(kind)
     kind, _, detail = kind.partition(", ")
     if kind == "category":
         return ChosenForm(SIGNS if detail or _sign_levels(seen) else CATEGORY)
@@ -137,13 +140,15 @@ def _choose_known(seen: Tally, kind: str, decimal_comma: bool, day_first: bool |
     else:
         preferred = {"day first": True, "month first": False}.get(detail, day_first)
         best = _best(seen, kind, decimal_comma or detail == "decimal comma", preferred)
+    if detail == "decimal comma" and seen.fitting["COMMA"] >= seen.fitting[best]:
+        best = "COMMA"  # 1.234 is more than a thousand, as it was in the fit
     if kind == "number":
         bounded = ("BOUND COMMA", "BOUND") if decimal_comma or detail == "decimal comma" else ("BOUND", "BOUND COMMA")
         best = max((best, *bounded), key=lambda name: seen.fitting[name])
     if kind == "number" and seen.fitting["BOOLEAN"] > seen.fitting[best]:
         best = "BOOLEAN"
-    n_misfits = seen.n_values - seen.fitting[best]
-    if n_misfits > _MOST_REFUSED * seen.n_values:
+    n_misfits, n_marks = seen.n_values - seen.fitting[best], sum(seen.misfits[word] for word in marks)
+    if n_misfits - n_marks > _MOST_REFUSED * (seen.n_values - n_marks):
         return ChosenForm(FORMS[best], (), f"{_plural(FORMS[best].kind)} expected as in the fit")
     return _with_notes(seen, best, n_misfits, remembered=bool(detail) and FORMS[best].name.endswith(detail))
 
@@ -217,6 +222,8 @@ def _with_notes(seen: Tally, best: str, n_misfits: int, remembered: bool = False
         words = _counted_words(unread_words) if form.kind == "number" else ""
         unread = n_misfits - silent
         notes.append(f"has {_count(unread, 'value')} that {_are_not(unread, form.kind)}, taken as missing{words}")
+    if form.kind == "number" and 0 < len(seen.misfits) <= _MOST_MARKS and not bounded:
+        form = with_marks(form, seen.misfits)
     return ChosenForm(form, tuple(notes))
 
 

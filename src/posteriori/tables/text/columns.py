@@ -6,6 +6,7 @@ of any length is judged as a whole. `choices` makes one form of the tally, and `
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -169,6 +170,8 @@ def _tally_of_numbers(text: pa.Array) -> Tally | None:
     if len(values) < n or not (np.abs(values) < 1e18).all():  # not a number, infinite, or of too many digits
         return None
     numbers = _some(text.slice(0, _TRIED).drop_null().unique().to_pylist())
+    if all(re.fullmatch(r"-?[1-9][0-9]{0,2}\.[0-9]{3}", number) for number in numbers):
+        return None  # 1.234 may be more than a thousand
     if not (values == np.floor(values)).all():
         return Tally(text.null_count, n, _all_fit(n, *_PLAIN), numbers=numbers)
     lengths = pc.binary_length(text).to_numpy(zero_copy_only=False)[present]
@@ -323,7 +326,8 @@ def convert(form: TextForm, text: pa.Array) -> pa.Array:
     """
     if form is NOTHING:
         return pa.nulls(len(text))
-    values = _cast(text, form.type) if form.kind == "number" and form is not COMMA else None
+    plain = form.kind == "number" and not form.decimal_comma
+    values = _cast(text, form.type) if plain else None
     if values is None:
         encoded = _trimmed(text).dictionary_encode()
         values = form.parse(encoded.dictionary).take(encoded.indices)

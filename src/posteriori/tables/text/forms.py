@@ -6,9 +6,10 @@ that one function says both what a text means and whether it means anything.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -38,7 +39,9 @@ __all__ = [
     "fits_dates",
     "in_unit",
     "is_bound",
+    "marks_of",
     "unit_of",
+    "with_marks",
 ]
 
 MISSING = frozenset(
@@ -83,6 +86,11 @@ class TextForm:
     name: str
     type: pa.DataType
     parse: Callable[[pa.Array], pa.Array]
+
+    @property
+    def decimal_comma(self) -> bool:
+        """Whether 1.5 is fifteen hundred or nothing, as a comma is the decimal mark."""
+        return self.name.startswith(COMMA.name)
 
 
 def fits(form: TextForm, text: pa.Array) -> np.ndarray:
@@ -169,6 +177,24 @@ COMMA = TextForm("number", "number, decimal comma", pa.float64(), _comma)
 
 _BOUND = rf"^(?:<=?|>=?|[≤≥~≈])[{_BLANKS}]*[0-9.,]|^[0-9.,]+\+$"
 """A number with a sign that says that it is the least or the greatest possible one, or about right."""
+
+
+_MISSING = ", missing "
+
+
+def with_marks(form: TextForm, words: Collection[str]) -> TextForm:
+    """The form with a name that remembers words that stood for missing values."""
+    return replace(form, name=f"{form.name}{_MISSING}{json.dumps(list(words))}")
+
+
+def marks_of(name: str) -> tuple[str, list[str]]:
+    """The name of a form without the words that stand for missing values, and these words.
+
+    >>> marks_of('number, missing ["unknown"]')
+    ('number', ['unknown'])
+    """
+    name, _, words = name.partition(_MISSING)
+    return name, json.loads(words) if words else []
 
 
 def is_bound(text: str) -> bool:
