@@ -60,6 +60,12 @@ def test_a_column_that_the_fit_did_not_see_may_hold_anything(stored, tmp_path, c
     assert run(command, stored, path).stderr == ""
 
 
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_a_table_without_any_column_of_the_model_is_refused(stored, tmp_path, command):
+    path = write(tmp_path / "new.csv", width=X, y=LABELS)
+    assert "column 'x' is missing" in said(run(command, stored, path, code=2))
+
+
 @pytest.mark.parametrize("values", [pa.array([[1, 2]] * 40), pa.array([b"\xff\xfe"] * 40)], ids=["lists", "bytes"])
 def test_a_column_that_cannot_be_a_feature_is_named_with_what_to_do(tmp_path, values):
     path = tmp_path / "train.parquet"

@@ -34,12 +34,12 @@ def open_rows(model: Any, tables: Sequence[str], target: str | None = None) -> T
 
 
 def used_columns(model: Any, names: Sequence[str]) -> list[str]:
-    """The columns of a table that a model looks at; all of them if it does not say which."""
+    """The columns of a table that a model looks at; all of them if it does not say which, or if none is there."""
     encoder = table_encoder(model)
     if encoder is None:
         return list(names)
     used = {column.name for column in encoder.encoding_.columns if column.plan}
-    return [name for name in names if name in used]
+    return [name for name in names if name in used] or list(names)
 
 
 def table_encoder(model: Any) -> TableEncoder | None:
