@@ -363,3 +363,33 @@ def test_refusals_say_what_the_file_is(tmp_path, content, message):
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
         open_files(path)
+
+
+def sheet(*rows):
+    buffer = io.BytesIO()
+    pd.DataFrame(rows).to_excel(buffer, index=False, header=False)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "note"),
+    [
+        ([["Report of 2024"], [None, "made by hand"]], [], "2 lines before the header are skipped"),
+        ([], [["mm", None, "kg"]], "line 2 is skipped: it holds words where the rows below it hold numbers"),
+        ([["Report"]], [["mm", None, "kg"]], "line 3 is skipped"),
+    ],
+    ids=["titles", "units", "both"],
+)
+def test_titles_and_units_in_a_sheet_are_not_rows(tmp_path, above, below, note):
+    path = tmp_path / "t.xlsx"
+    rows = [[1, "x", 2.5], [2, "y", 3.5], [4, "x", 1.5]]
+    path.write_bytes(sheet(*([*row, None, None][:3] for row in above), ["a", "b", "c"], *below, *rows))
+    files = open_files(path)
+    assert files.to_table().to_pydict() == {"a": [1, 2, 4], "b": ["x", "y", "x"], "c": [2.5, 3.5, 1.5]}
+    assert note in " ".join(files.notes)
+
+
+def test_a_sheet_of_two_columns_has_no_title(tmp_path):
+    path = tmp_path / "t.xlsx"
+    path.write_bytes(sheet(["a", None], [1, 2], [3, 4]))
+    assert open_files(path).to_table().to_pydict() == {"a": [1, 3], "column 2": [2, 4]}

@@ -14,6 +14,8 @@ from posteriori.tables.text.headers import (
     has_words_above_numbers,
     is_number,
     lines_below,
+    note_above,
+    note_below,
     repair_names,
     require_header,
 )
@@ -69,14 +71,14 @@ def find_dialect(
         raise ValueError("has no rows, only lines that are empty or comments")
     begin += titles
     if begin > (asked is not None):
-        notes += (f"{begin} lines before the header are skipped" if begin > 1 else "the first line is skipped",)
+        notes += (note_above(begin),)
     require_header(records, known, marks.delimiter)
     n_below = lines_below(records)
     if n_below and _repeats(records[0]) and not _repeats(records[n_below]):  # two lines of names, as pandas writes them
         records[0] = records[n_below]
         notes += (f"the first {n_below} lines are skipped" if n_below > 1 else "the first line is skipped",)
     elif n_below:
-        notes += (_note_below(begin + ends[0] + 1, begin + ends[n_below]),)
+        notes += (note_below(begin + ends[0] + 1, begin + ends[n_below]),)
     names = repair_names(aligned([records[0], *records[n_below + 1 :]]))
     last = begin + ends[n_below]
     longest = max(map(len, given))
@@ -96,14 +98,6 @@ def find_dialect(
 def _repeats(names: Sequence[str]) -> bool:
     given = [name.strip() for name in names if name.strip()]
     return len(set(given)) < len(given)
-
-
-def _note_below(first: int, last: int) -> str:
-    """A sentence about lines between the header and the rows."""
-    lines, it, holds = (
-        (f"line {first} is", "it", "holds") if first == last else (f"lines {first} to {last} are", "they", "hold")
-    )
-    return f"{lines} skipped: {it} {holds} words where the rows below {it if it == 'it' else 'them'} hold numbers"
 
 
 def _one_column_note(names: Sequence[str]) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ __all__ = [
     "is_data",
     "is_number",
     "lines_below",
+    "note_above",
+    "note_below",
     "repair_names",
     "require_header",
 ]
@@ -101,6 +103,19 @@ def lines_below(records: Sequence[Record]) -> int:
         if len(rows) > 1 and len(lines) == n and all(map(_are_words, lines)):
             return n
     return 0
+
+
+def note_above(count: int) -> str:
+    """What is said of lines above the header."""
+    return f"{count} lines before the header are skipped" if count > 1 else "the first line is skipped"
+
+
+def note_below(first: int, last: int) -> str:
+    """What is said of lines between the header and the rows."""
+    lines, it, holds = (
+        (f"line {first} is", "it", "holds") if first == last else (f"lines {first} to {last} are", "they", "hold")
+    )
+    return f"{lines} skipped: {it} {holds} words where the rows below {it if it == 'it' else 'them'} hold numbers"
 
 
 def _are_numbers(values: Sequence[str]) -> bool:

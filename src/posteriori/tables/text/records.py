@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import takewhile
 from typing import Any, NamedTuple
 
+from posteriori.tables.text.headers import lines_below, note_above, note_below
+
 __all__ = ["Records", "excel_records", "json_records"]
+
+
+_FEWEST_BELOW_A_TITLE = 3
 
 
 class Records(NamedTuple):
@@ -80,7 +86,7 @@ def _json_text(value: Any) -> str | None:
 
 
 def excel_records(content: bytes) -> Records:
-    """The first sheet of an Excel file; its first row that is not empty has the names."""
+    """The first sheet of an Excel file; its first row that is neither empty nor a title has the names."""
     import pandas as pd
 
     try:
@@ -95,10 +101,25 @@ def excel_records(content: bytes) -> Records:
     cells = pd.read_excel(book, sheet_name=sheets[0], header=None, dtype=object, keep_default_na=False, na_values=[])
     rows = [[_cell_text(value) for value in row] for row in cells.itertuples(index=False)]
     rows = [row for row in rows if any(row)]
-    notes = (f"sheet {sheets[0]!r} is read, the first of {len(sheets)}",) if len(sheets) > 1 else ()
+    notes: tuple[str, ...] = (f"sheet {sheets[0]!r} is read, the first of {len(sheets)}",) if len(sheets) > 1 else ()
     if not rows:
         return Records([], [], notes)
-    return Records([name or "" for name in rows[0]], [[row[d] for row in rows[1:]] for d in range(len(rows[0]))], notes)
+    n_titles = _n_titles(rows)
+    header = [name or "" for name in rows[n_titles]]
+    n_below = lines_below([[value or "" for value in row] for row in rows[n_titles:]])
+    if n_titles:
+        notes += (note_above(n_titles),)
+    if n_below:
+        notes += (note_below(n_titles + 2, n_titles + 1 + n_below),)
+    rows = rows[n_titles + 1 + n_below :]
+    return Records(header, [[row[d] for row in rows] for d in range(len(header))], notes)
+
+
+def _n_titles(rows: list[list[str | None]]) -> int:
+    """How many rows above the header hold one value only, where others have three or more."""
+    filled = [sum(value is not None for value in row) for row in rows]
+    count = sum(1 for _ in takewhile(lambda n: n == 1, filled))
+    return count if count < len(rows) and filled[count] >= _FEWEST_BELOW_A_TITLE else 0
 
 
 def _cell_text(value: Any) -> str | None:
