@@ -50,6 +50,13 @@ def test_bounds_are_read_where_the_fit_had_numbers(opened):
     assert column(opened(["<0,5"], {"x": "number, decimal comma"}, ";")) == [0.5]
 
 
+def test_a_few_bounds_among_few_numbers_are_read_alike_in_the_fit_and_later(opened):
+    values = ["1", "2", "3"] * 10 + ["3+"]
+    fitted = opened(values)
+    assert column(fitted)[-1] == 3.0
+    assert column(opened(values, {"x": "number"})) == column(fitted)
+
+
 @pytest.mark.parametrize("levels", [["<30", ">30"], ["0", "1", "2", "3+"], ["<1", "1", "2", ">2"]])
 def test_few_levels_with_bounds_are_categories(opened, levels):
     assert column(opened(levels * 10)) == levels * 10

@@ -95,8 +95,9 @@ def choose(
 
 
 def _with_bounds_or_marks(seen: Tally, best: str, n_misfits: int) -> ChosenForm | None:
-    """Many different numbers, among them bounds such as <5, or one or two words for missing ones; None if not so."""
-    if not seen.has_many_numbers or 2 * n_misfits > seen.n_values:
+    """Numbers with a few bounds such as <5, or many with more of them or of one or two words; None if it is not so."""
+    few = n_misfits <= _MOST_MISFITS * seen.n_values
+    if not (few or seen.has_many_numbers) or 2 * n_misfits > seen.n_values:
         return None
     bounded = _BOUNDED[best]
     n_others = seen.n_values - seen.fitting[bounded]
@@ -143,8 +144,8 @@ def _choose_known(seen: Tally, kind: str, decimal_comma: bool, day_first: bool |
     if detail == "decimal comma" and seen.fitting["COMMA"] >= seen.fitting[best]:
         best = "COMMA"  # 1.234 is more than a thousand, as it was in the fit
     if kind == "number":
-        bounded = ("BOUND COMMA", "BOUND") if decimal_comma or detail == "decimal comma" else ("BOUND", "BOUND COMMA")
-        best = max((best, *bounded), key=lambda name: seen.fitting[name])
+        bounded = "BOUND COMMA" if detail == "decimal comma" else _BOUNDED[best]
+        best = max(best, bounded, key=lambda name: seen.fitting[name])
     if kind == "number" and seen.fitting["BOOLEAN"] > seen.fitting[best]:
         best = "BOOLEAN"
     n_misfits, n_marks = seen.n_values - seen.fitting[best], sum(seen.misfits[word] for word in marks)
