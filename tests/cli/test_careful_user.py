@@ -164,10 +164,10 @@ def test_formats_are_checked_before_the_work(table, tmp_path):
 def test_our_names_are_never_replaced(table, stored, utility, tmp_path):
     clash = write(tmp_path / "clash.csv", GOOD.replace("a,b,y", "a,b,prediction"))
     said = refused("predict", stored, clash, "--keep", "prediction")
-    assert "--keep names ['prediction'], but predictions have columns of these names" in said
+    assert "--keep names 'prediction', but predictions have columns of these names" in said
     ok("predict", stored, clash, "--keep", "a")
     clash = write(tmp_path / "margin.csv", GOOD.replace("a,b,y", "a,b,margin"))
-    assert "['margin']" in refused("decide", stored, clash, "--utility", utility, "--keep", "margin")
+    assert "--keep names 'margin'" in refused("decide", stored, clash, "--utility", utility, "--keep", "margin")
     ok("predict", stored, clash, "--keep", "margin", "--keep", "margin")
 
 

@@ -293,7 +293,7 @@ def test_mistakes_are_named_in_a_sentence(folder, tmp_path):
     assert "'bill_length_mm'" in fails("fit", train, "--target", "bill_length_mm")
     (tmp_path / "one.csv").write_text("a,y\n1,x\n2,x\n")
     assert "needs two classes" in fails("fit", tmp_path / "one.csv", "--target", "y")
-    assert "--keep names ['id']" in fails("predict", stored, folder / "new.csv", "--keep", "id")
+    assert "--keep names 'id'" in fails("predict", stored, folder / "new.csv", "--keep", "id")
     pd.read_csv(folder / "new.csv").drop(columns=["island"]).to_csv(tmp_path / "less.csv", index=False)
     assert "island" in fails("predict", stored, tmp_path / "less.csv")
     (tmp_path / "u.csv").write_text("state,go\nAdelie,1\n")

@@ -74,7 +74,7 @@ def test_a_failure_leaves_the_old_file(model, tmp_path):
 
 
 def test_what_cannot_be_written_is_said(model, tmp_path):
-    with pytest.raises(ValueError, match=r"keep names \['mass'\]"):
+    with pytest.raises(ValueError, match=r"keep names 'mass'"):
         po.predict_to(model, table(), tmp_path / "p.csv", keep=["mass"])
     with pytest.raises(ValueError, match="does not show a known format"):
         po.predict_to(model, table(), tmp_path / "p.xls")

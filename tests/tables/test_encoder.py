@@ -466,7 +466,7 @@ def test_not_fitted():
 
 def test_a_failed_fit_leaves_nothing_behind():
     encoder = TableEncoder()
-    with pytest.raises(ValueError, match="No column of X can be used"):
+    with pytest.raises(ValueError, match="No column of the table can be used"):
         encoder.fit(pd.DataFrame({"a": [1.0, 1.0]}))
     assert vars(encoder) == vars(TableEncoder())
 

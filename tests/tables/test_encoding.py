@@ -386,7 +386,9 @@ def test_identifiers_can_be_kept():
 
 
 def test_nothing_left():
-    with pytest.raises(ValueError, match=r"No column of X can be used \(n_samples=2\): 'a': constant; 'b': all values"):
+    with pytest.raises(
+        ValueError, match=r"No column of the table can be used \(n_samples=2\): 'a': constant; 'b': all values"
+    ):
         fit(pd.DataFrame({"a": [1, 1], "b": [None, None]}))
 
 
@@ -428,7 +430,7 @@ def test_columns_that_do_not_match_are_all_named():
         )
     )
     new = pd.DataFrame({"n": ["1"], "c": [1.5], "t": ["2024-01-01"], "b": [[1]]})
-    with pytest.raises(ValueError, match="X does not match the table of the fit") as error:
+    with pytest.raises(ValueError, match="The table does not match that of the fit") as error:
         encoded(encoding, new)
     for part in [
         "column 'n' holds categories (str), numbers expected",

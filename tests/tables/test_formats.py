@@ -321,3 +321,75 @@ def test_changes_during_a_fit_are_noticed(tmp_path):
     before = stream.stamp()
     put(tmp_path, TEXT + b"3,z\n", "t.csv")
     assert stream.stamp() != before
+
+
+@pytest.mark.parametrize(
+    "orient", [{"orient": "columns"}, {"orient": "index"}, {"orient": "split"}, {"orient": "table", "index": False}]
+)
+def test_one_json_object_as_pandas_writes_it(tmp_path, orient):
+    path = tmp_path / "t.json"
+    pd.DataFrame(TABLE).to_json(path, **orient)
+    assert open_files(path).to_table().to_pydict() == TABLE
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_one_json_object_of_columns_or_around_rows(tmp_path, indent):
+    path = tmp_path / "t.json"
+    rows = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+    for whole in (TABLE, {"status": "ok", "data": rows}, {"data": rows, "errors": []}):
+        path.write_text(json.dumps(whole, indent=indent))
+        assert open_files(path).to_table().to_pydict() == TABLE
+
+
+def test_one_json_object_may_be_a_row(tmp_path):
+    path = tmp_path / "t.jsonl"
+    for row, values in (({"a": 1, "b": "x"}, {"a": [1], "b": ["x"]}), ({"a": 1, "t": [2]}, {"a": [1], "t": ["[2]"]})):
+        path.write_text(json.dumps(row))
+        assert open_files(path).to_table().to_pydict() == values
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('<table border="1">\n<tr><td>1</td></tr>\n', "is a web page or XML, not a table"),
+        ("% 1. Title, and more\n%\n@RELATION x\n@ATTRIBUTE a NUMERIC\n@DATA\n1\n", "is an ARFF file: save the table"),
+        ("a\n1\n2\n3\n4,5,6\n", "where the header has 1 name "),
+        ('a,b\n1,2\n"3,4\n5,6\n7,8\n', "line 3 opens a quote that is not closed before line 5"),
+    ],
+    ids=["part of a page", "ARFF with remarks", "one name", "a quote"],
+)
+def test_refusals_say_what_the_file_is(tmp_path, content, message):
+    path = tmp_path / "t.csv"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        open_files(path)
+
+
+def sheet(*rows):
+    buffer = io.BytesIO()
+    pd.DataFrame(rows).to_excel(buffer, index=False, header=False)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "note"),
+    [
+        ([["Report of 2024"], [None, "made by hand"]], [], "2 lines before the header are skipped"),
+        ([], [["mm", None, "kg"]], "line 2 is skipped: it holds words where the rows below it hold numbers"),
+        ([["Report"]], [["mm", None, "kg"]], "line 3 is skipped"),
+    ],
+    ids=["titles", "units", "both"],
+)
+def test_titles_and_units_in_a_sheet_are_not_rows(tmp_path, above, below, note):
+    path = tmp_path / "t.xlsx"
+    rows = [[1, "x", 2.5], [2, "y", 3.5], [4, "x", 1.5]]
+    path.write_bytes(sheet(*([*row, None, None][:3] for row in above), ["a", "b", "c"], *below, *rows))
+    files = open_files(path)
+    assert files.to_table().to_pydict() == {"a": [1, 2, 4], "b": ["x", "y", "x"], "c": [2.5, 3.5, 1.5]}
+    assert note in " ".join(files.notes)
+
+
+def test_a_sheet_of_two_columns_has_no_title(tmp_path):
+    path = tmp_path / "t.xlsx"
+    path.write_bytes(sheet(["a", None], [1, 2], [3, 4]))
+    assert open_files(path).to_table().to_pydict() == {"a": [1, 3], "column 2": [2, 4]}

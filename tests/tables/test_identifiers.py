@@ -203,3 +203,42 @@ def test_text_that_is_not_numbers(values):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         TableEncoder().fit(pd.DataFrame({"a": values, "z": RNG.normal(size=60)}))
+
+
+# What names say
+
+
+def sorted_whole_numbers(name, low, n=60):
+    """Two thirds of the numbers from low on, in order."""
+    return pd.DataFrame({name: [low + i for i in range(n) if i % 3], "z": RNG.normal(size=n - n // 3)})
+
+
+@pytest.mark.parametrize("name", ["age", "dose_mg", "Height (cm)", "unix"])
+def test_what_is_measured_may_be_sorted(name):
+    assert name in TableEncoder().fit(sorted_whole_numbers(name, 20)).get_feature_names_out()
+
+
+@pytest.mark.parametrize("name", ["age", "dose_mg", "x"])
+def test_row_numbers_are_dropped_whatever_their_name(name):
+    with pytest.warns(ColumnWarning, match="row numbers say nothing"):
+        encoder = TableEncoder().fit(pd.DataFrame({name: range(1, 61), "z": RNG.normal(size=60)}))
+    assert list(encoder.get_feature_names_out()) == ["z"]
+
+
+@pytest.mark.parametrize("name", ["Kundennummer", "Número de cliente", "MRN", "identifiant"])
+def test_identifiers_have_names_in_several_languages(name):
+    numbers = np.random.default_rng(1).choice(10**6, size=40, replace=False)
+    encoder = TableEncoder().fit(pd.DataFrame({name: numbers, "z": RNG.normal(size=40)}))
+    assert list(encoder.get_feature_names_out()) == ["z"]
+
+
+def test_numbers_of_households_are_used_and_told():
+    X = pd.DataFrame({"household_id": np.arange(60) // 3, "store_id": np.arange(60) % 4, "z": RNG.normal(size=60)})
+    with pytest.warns(ColumnWarning) as caught:
+        encoder = TableEncoder().fit(X)
+    (message,) = [str(warning.message) for warning in caught]
+    assert message.startswith("Column 'household_id' is used as a number, although its name is that of an identifier.")
+    assert list(encoder.get_feature_names_out()) == ["household_id", "store_id", "z"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TableEncoder(keep=["household_id"]).fit(X)

@@ -88,10 +88,10 @@ def test_decimal_commas_in_files(tmp_path):
 
 
 def test_a_few_words_among_numbers_are_missing_and_named():
-    kind, values, notes = column([*map(str, range(40)), "unknown", "<0.1", "unknown", "None"])
+    kind, values, notes = column([*map(str, range(40)), "unknown", "low", "unknown", "None"])
     assert kind == "number"
     assert values == [*range(40), None, None, None, None]
-    assert notes == "has 3 values that are not numbers, taken as missing: 'unknown' 2 times, '<0.1' once"
+    assert notes == "has 3 values that are not numbers, taken as missing: 'unknown' 2 times, 'low' once"
     assert column([*map(str, range(19)), "n"])[2] == "has 1 value that is not a number, taken as missing: 'n' once"
 
 

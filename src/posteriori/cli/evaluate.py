@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from posteriori.cli.destinations import naming, require_destination
-from posteriori.cli.inputs import ROWS_AT_ONCE, open_rows, require_columns, say_left_out, table_encoder
+from posteriori.cli.inputs import ROWS_AT_ONCE, open_rows, require_columns, say_left_out, table_encoder, used_columns
 from posteriori.cli.output import counted, plain_table, print_json, print_note, result_console
 from posteriori.decision import Utility
 from posteriori.decision.labels import as_classes
@@ -80,11 +80,11 @@ def _predict(model: Any, files: TableFiles, target: str, most: int) -> _Predicte
     """Predict all rows whose class is known, piece by piece, and keep at most so many of the rows."""
     labels = _Labels()
     kept: list[pa.RecordBatch] = []
-    features = [name for name in files.schema.names if name != target]
+    features = [name for name in used_columns(model, files.names) if name != target]
     schema = pa.schema([files.schema.field(name) for name in features])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch, _ in files.pieces(ROWS_AT_ONCE):
+        for batch, _ in files.pieces(ROWS_AT_ONCE, columns=[*features, target]):
             known = labelled(batch, target)
             if known.num_rows:
                 rows, room = known.select(features), most - sum(map(len, kept))
@@ -167,7 +167,7 @@ def _target(model: Any, names: Sequence[str], given: str | None) -> str:
     if name not in names:
         raise ValueError(
             f"The table has no column {name!r}, the target of the fit: give --target COLUMN, of "
-            f"{', '.join(map(repr, names))}."
+            f"{first_names(names, 20)}."
         )
     return name
 

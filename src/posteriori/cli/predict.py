@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
 from posteriori.cli.destinations import naming, table_destination
-from posteriori.cli.inputs import ROWS_AT_ONCE, open_rows
+from posteriori.cli.inputs import ROWS_AT_ONCE, open_rows, used_columns
 from posteriori.decision import Utility
 from posteriori.meta.batch_predictor import LABELS, BatchPredictor
 from posteriori.meta.predict_to import require_kept
@@ -43,6 +45,8 @@ def _write(
 ) -> None:
     rows = open_rows(predictor.model, tables)
     keep = require_kept(keep, rows.names, predictor.names, "--keep")
+    used = used_columns(predictor.model, rows.names)
+    schema = pa.schema([rows.schema.field(name) for name in used])
     with naming(out), writing(out, form, LABELS) as write:
-        for table in predictor.tables(rows.pieces(ROWS_AT_ONCE, written=keep), rows.schema):
+        for table in predictor.tables(rows.pieces(ROWS_AT_ONCE, keep, used), schema):
             write(table)

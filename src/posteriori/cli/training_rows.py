@@ -14,6 +14,8 @@ import pyarrow as pa
 from posteriori.cli.inputs import require_columns, say_left_out
 from posteriori.cli.memory import available_memory
 from posteriori.cli.output import counted
+from posteriori.decision.labels import alike
+from posteriori.parameters import first_names
 from posteriori.rows.engines import take_rows
 from posteriori.tables.encoder import TableEncoder
 from posteriori.tables.files import TableFiles, open_files
@@ -117,11 +119,13 @@ def training_rows(paths: Sequence[str], columns: FitColumns, seed: int) -> Train
         table = data.to_table()
         counts = count_values(table[target])
         say_left_out(files.n_rows - table.num_rows, table.num_rows, target)
-        rows = TrainingRows(table, table, columns, table.num_rows, n_features, counts, files.notes)
+        notes = (*files.notes, *_class_notes(counts, target))
+        rows = TrainingRows(table, table, columns, table.num_rows, n_features, counts, notes)
     else:
         found = data.count(_MOST_SAMPLED, seed)
         say_left_out(found.n_unknown, found.n_rows, target)
-        rows = TrainingRows(data, found.sample, columns, found.n_rows, n_features, found.counts, files.notes)
+        notes = (*files.notes, *_class_notes(found.counts, target))
+        rows = TrainingRows(data, found.sample, columns, found.n_rows, n_features, found.counts, notes)
     _require_classes(rows.counts, data.schema.field(target).type, rows.n_rows, target)
     return rows
 
@@ -147,12 +151,29 @@ def _fits(files: TableFiles, n_features: int) -> bool:
     return needed < _SHARE_OF_MEMORY * available_memory()
 
 
+def _shortened(value: Any, most: int = 60) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= most else f"{shown[:most]}..."
+
+
+def _class_notes(counts: dict[Any, int], target: str) -> tuple[str, ...]:
+    """A sentence about classes that are probably one class, written in several ways."""
+    groups = alike(counts)
+    if not groups:
+        return ()
+    shown = "; ".join(first_names(group, 5) for group in groups[:3]) + ("; ..." if len(groups) > 3 else "")
+    return (
+        f"{target!r} has classes that differ only in capitals, blanks or a full stop: {shown}. They are different "
+        "classes here: write them alike if they are one.",
+    )
+
+
 def _require_classes(counts: dict[Any, int], kind: pa.DataType, n_rows: int, target: str) -> None:
     """Raise unless the target looks like a set of classes."""
     if len(counts) < 2:
         raise ValueError(
-            f"{target!r} has one value only, {next(iter(counts))!r}, and a classifier needs two classes: choose "
-            "another column."
+            f"{target!r} has one value only, {_shortened(next(iter(counts)))}, and a classifier needs two classes: "
+            "choose another column."
         )
     if pa.types.is_floating(kind) and any(name != round(name) for name in counts):
         raise ValueError(f"{target!r} holds numbers with fractions, which are not classes: choose another column.")

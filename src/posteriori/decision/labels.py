@@ -1,4 +1,4 @@
-"""Labels of two sources that mean the same: the number 1 and the text "1", True and "TRUE", "a" and " a "."""
+"""Labels of two sources that mean the same: the number 1 and the text "1", True and "TRUE", "a" and " A."."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_classes", "readings"]
+__all__ = ["alike", "as_classes", "readings"]
 
 _BOOLEANS = {"true": True, "t": True, "yes": True, "y": True, "1": True}
 _BOOLEANS |= {"false": False, "f": False, "no": False, "n": False, "0": False}
@@ -16,13 +16,15 @@ Reading = Callable[[Any], Any]
 
 
 def readings(classes: Iterable[Any]) -> Iterator[Reading]:
-    """Ways to read a label, the strictest first: as it is, as its text, as its plain text, and as a truth value.
+    """Ways to read a label, the strictest first.
 
+    They are: as it is, as its text, as its plain text, without regard to capitals and a full stop, as a truth value.
     Two labels are the same in the first of these in which all labels of both sources stay apart and match.
     """
     yield lambda label: label
     yield str
     yield _plain
+    yield _loose
     if {type(label) for label in classes} <= {bool, np.bool_}:
         yield _truth
 
@@ -63,6 +65,23 @@ def _plain(label: Any) -> str:
     except ValueError:
         return text.lower() if text.lower() in ("true", "false") else text
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def alike(labels: Iterable[Any]) -> list[list[Any]]:
+    """Labels that probably mean the same: groups that differ only in capitals, blanks or a full stop at the end.
+
+    >>> alike(["yes", "no", "Yes", "no."])
+    [['yes', 'Yes'], ['no', 'no.']]
+    """
+    groups: dict[str, list[Any]] = {}
+    for label in labels:
+        groups.setdefault(_loose(label), []).append(label)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _loose(label: Any) -> str:
+    """The plain text of a label in small letters, with single blanks, without a full stop at its end."""
+    return " ".join(_plain(label).casefold().split()).rstrip(".")
 
 
 def _truth(label: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from posteriori.decision.utility import Utility
 from posteriori.meta.batch_predictor import LABELS, BatchPredictor
+from posteriori.parameters import first_names
 from posteriori.rows.streams import record_batches
 from posteriori.tables.files import writing
 
@@ -83,10 +84,12 @@ def require_kept(keep: Sequence[str], names: Sequence[str], ours: Sequence[str],
     keep = list(dict.fromkeys(keep))
     absent = [name for name in keep if name not in names]
     if absent:
-        raise ValueError(f"{argument} names {absent}, and the columns are {[*names]}: choose among these.")
+        raise ValueError(
+            f"{argument} names {first_names(absent)}, and the columns are {first_names(names, 20)}: choose among these."
+        )
     taken = [name for name in keep if name in set(ours)]
     if taken:
         raise ValueError(
-            f"{argument} names {taken}, but predictions have columns of these names: rename these columns."
+            f"{argument} names {first_names(taken)}, but predictions have columns of these names: rename these columns."
         )
     return keep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ __all__ = [
     "UNSUPPORTED",
     "Column",
     "date_parts",
+    "drop_options",
     "per_column",
     "read_column",
 ]
@@ -224,6 +226,16 @@ def date_parts(values: np.ndarray) -> list[np.ndarray]:
         for part in parts:
             part[missing] = np.nan
     return parts
+
+
+def drop_options(names: Sequence[str], most: int = 5) -> str:
+    """The options of the command line that leave columns out, for a message.
+
+    >>> drop_options(["tags", "home address"])
+    "--drop tags --drop 'home address'"
+    """
+    shown = " ".join(f"--drop {shlex.quote(name)}" for name in names[:most])
+    return shown if len(names) <= most else f"{shown} ..."
 
 
 def per_column(task: Callable[[T], Any], columns: Sequence[T], n_rows: int) -> list[Any]:

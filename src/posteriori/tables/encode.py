@@ -82,8 +82,8 @@ def encode(encoding: Encoding, batch: Mapping[str, Any], surprises: Surprises | 
     wrong = [different for different in found if isinstance(different, str)]
     if wrong:
         raise ValueError(
-            f"X does not match the table of the fit: {'; '.join(wrong)}. Pass these columns as they were in the fit, "
-            "or fit again."
+            f"The table does not match that of the fit: {'; '.join(wrong)}. Pass these columns as they were in the "
+            "fit, or fit again."
         )
     for error in found:
         if error is not None:

@@ -138,12 +138,15 @@ class TableFiles(Streamable):
         schema = pa.schema([self.schema.field(name) for name in names])
         return pa.Table.from_batches(self._seen.batches(names, _ROWS), schema)
 
-    def pieces(self, size: int = _ROWS, written: Sequence[str] = ()) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    def pieces(
+        self, size: int = _ROWS, written: Sequence[str] = (), columns: Sequence[str] | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """All rows, at most `size` at a time: parsed columns, and the columns `written` exactly as the files have them.
 
-        In a column of a text file as it is written, nothing is a missing value, and 007 is 007.
+        Parsed are all columns, or the named ones. In a column of a text file as it is written, nothing is a missing
+        value, and 007 is 007.
         """
-        return self._seen.pieces(list(self.names), size, list(written))
+        return self._seen.pieces(list(self.names if columns is None else columns), size, list(written))
 
     def stream(self) -> Survey:
         """The rows as passes over the data read them."""
@@ -180,7 +183,7 @@ def writing(
     """A function that writes table after table, of one schema, to a file that appears when all are written.
 
     Without a path they go to standard output; `form` is one of FORMATS, or by the name of the file. Columns named in
-    `labels` are text of ours that a spreadsheet must not take for a formula.
+    `labels` hold names of ours: CSV has them as Python writes them, and a spreadsheet must not take them for formulas.
     """
     form = form or ("csv" if path is None else format_of(os.fspath(path)))
     with _standard_output(form) if path is None else _opened(path) as file, ExitStack() as opened:
@@ -196,7 +199,8 @@ def writing(
                 writer = opened.enter_context(_writer(form, file, table.schema, delimiter))
             if form == "csv":
                 for name in set(labels) & set(table.column_names):
-                    table = table.set_column(table.column_names.index(name), name, without_formulas(table[name]))
+                    column = without_formulas(_label_names(table[name]))
+                    table = table.set_column(table.column_names.index(name), name, column)
             writer.write_table(table)
 
         yield write
@@ -221,6 +225,15 @@ def without_formulas(column: pa.Array | pa.ChunkedArray) -> Any:
         return column
     formula = pc.and_not(pc.match_substring_regex(column, _FORMULA), pc.match_substring_regex(column, _NUMBER))
     return pc.if_else(formula, pc.binary_join_element_wise("'", column, ""), column)
+
+
+def _label_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Labels as they are called elsewhere, in p(2.0) and p(True); Arrow would write them as 2 and true."""
+    import pyarrow as pa
+
+    if not (pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)):
+        return column
+    return pa.chunked_array([pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())])
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from posteriori.rows.streams import DatasetStream
 from posteriori.tables.raw_bytes import STDIN, FileBytes, file_bytes, told
 from posteriori.tables.text import excel_records, find_dialect, json_records
 from posteriori.tables.text.headers import repair_names
-from posteriori.tables.text.rows import Dialect, is_unclosed, larger, patient, ragged_line, text_batches
+from posteriori.tables.text.rows import Dialect, is_unclosed, larger, patient, ragged_line, repeats_header, text_batches
 
 __all__ = ["ArrowPart", "CSVPart", "Part", "open_part"]
 
@@ -40,11 +40,10 @@ _NOT_TABLES = {
     b"$FL2": "is an SPSS file: save the table as CSV",
     b"<stata_dta>": "is a Stata file: save the table as CSV",
     b"RDX": "is a file of R: save the table with write.csv",
-    b"@relation": "is an ARFF file: save the table as CSV",
-    b"@RELATION": "is an ARFF file: save the table as CSV",
 }
 """Beginnings of files that are something else, and what to do about them."""
-_PAGES = (b"<!doctype", b"<html", b"<head", b"<?xml")
+_PAGES = (b"<!doctype", b"<html", b"<head", b"<body", b"<table", b"<?xml")
+_ARFF = re.compile(rb"(?:\s*%[^\n]*\n)*\s*@relation\s", re.IGNORECASE)
 
 
 class Part(Protocol):
@@ -123,6 +122,8 @@ def _open_bytes(source: FileBytes, known: Collection[str]) -> Part:
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.lower().startswith(_PAGES):
         raise ValueError(f"{source.label} is a web page or XML, not a table: download the table itself.")
+    if _ARFF.match(text):
+        raise ValueError(f"{source.label} is an ARFF file: save the table as CSV.")
     _require_text(source)
     named = source.path is not None and ".json" in source.path.lower()
     if re.match(rb'\{\s*["}]|\[\s*[\[{\]]', text) or (named and text[:1] in (b"{", b"[")):
@@ -132,6 +133,10 @@ def _open_bytes(source: FileBytes, known: Collection[str]) -> Part:
 
 class _BlankLines(ValueError):
     """Lines that hold blanks only, which Arrow takes for rows."""
+
+
+class _HeaderAgain(ValueError):
+    """Rows that repeat the header, as in files that were put together."""
 
 
 @dataclass(frozen=True)
@@ -171,8 +176,11 @@ class CSVPart:
         """All rows in their order, as text."""
         with told(self.label):
             try:
+                again = self.dialect.header_again  # then all columns are needed to know such rows
                 with self.source.open() as stream:
-                    for batch in text_batches(stream, self.dialect, columns, nulls=nulls):
+                    for batch in text_batches(stream, self.dialect, self.names if again else columns, nulls=nulls):
+                        if again:
+                            batch = batch.filter(pa.array(~repeats_header(batch, self.names))).select(list(columns))
                         for start in range(0, batch.num_rows, size):
                             yield batch.slice(start, size)
             except pa.ArrowInvalid as error:
@@ -207,10 +215,18 @@ class CSVPart:
                 "write it twice if it is part of the value."
             )
 
+    def require_no_header_among(self, batch: pa.RecordBatch) -> None:
+        """Raise an error that `retried` mends if rows of a batch with all columns repeat the header."""
+        if repeats_header(batch, self.names).any():
+            raise _HeaderAgain(f"{self.label} has its header again among its rows.")
+
     def retried(self, error: Exception) -> CSVPart | None:
         """Read the same file otherwise, after an error that another encoding or larger blocks may mend."""
         if isinstance(error, _BlankLines) and (slower := patient(self.dialect)) is not None:
             return replace(self, dialect=slower)
+        if isinstance(error, _HeaderAgain):
+            note = "rows that repeat the header are left out"
+            return replace(self, dialect=replace(self.dialect, header_again=True, notes=(*self.dialect.notes, note)))
         if "straddl" in str(error) and (wider := larger(self.dialect)) is not None:
             return replace(self, dialect=wider)
         if "UTF8" in str(error) or isinstance(error.__cause__ or error, UnicodeError) or "codec" in str(error):

@@ -13,9 +13,11 @@ import numpy as np
 from posteriori.tables.agreement import log_chance_told
 from posteriori.tables.columns import DATE_PARTS
 from posteriori.tables.identifiers import number_identifier, text_identifier
+from posteriori.tables.names import is_nameless, names_rows
 from posteriori.tables.summaries import MOST_COUNTED, Summary
 
 __all__ = [
+    "IDENTIFIER_AS_NUMBER",
     "NUMBERS_AS_TEXT",
     "CategoryPlan",
     "ColumnEncoding",
@@ -33,6 +35,9 @@ MOST_MARKED = 10_000
 NUMBERS_AS_TEXT = "holds numbers written as text"
 """The finding of a category whose levels are numbers."""
 
+IDENTIFIER_AS_NUMBER = "is used as a number, although its name is that of an identifier"
+"""The finding of whole numbers that repeat too often to number the rows, but may name households or shops."""
+
 _NUMBER = re.compile(
     r"""\s* [-+(]? \s* [$€£¥]? \s* [-+]?
     ( ( \d+ | \d{1,3} ([.,'\ ]\d{3})+ ) ([.,]\d*)? | [.,]\d+ ) ([eE][-+]?\d+)?
@@ -40,6 +45,7 @@ _NUMBER = re.compile(
     re.VERBOSE,
 )
 _FEWEST_NUMBERS = 20
+_FEW_CODES = 10
 _MOST_MARKS = 2
 """Levels among numbers that are not numbers: marks of missing values, such as "?"."""
 
@@ -215,14 +221,14 @@ def plan_encoding(
                 tuple(_unique(name, used) for name in names),
                 plan,
                 dropped,
-                _finding(summary, log_limit, used=dropped is None),
+                _finding(summary, log_limit, used=dropped is None, asked_for=not drops),
                 summary.n_infinite,
             )
         )
     if all(column.dropped for column in columns):
         reasons = "; ".join(f"{column.name!r}: {column.dropped}" for column in columns[:10])
         raise ValueError(
-            f"No column of X can be used (n_samples={summaries[0].n_rows}): {reasons}. "
+            f"No column of the table can be used (n_samples={summaries[0].n_rows}): {reasons}. "
             "Pass more rows, or columns that vary; keep=[...] of TableEncoder (--keep-id NAME on the command line) "
             "keeps what looks like an identifier."
         )
@@ -232,12 +238,24 @@ def plan_encoding(
 _Planned = tuple[list[str], "NumberPlan | CategoryPlan | DatePlan | None", "str | None"]
 
 
-def _finding(summary: Summary, log_limit: float, *, used: bool) -> str:
-    """What is suspicious about a column: it holds numbers as text, or gives the target away; empty if nothing is."""
+def _finding(summary: Summary, log_limit: float, *, used: bool, asked_for: bool) -> str:
+    """What is suspicious about a column: it holds numbers as text, gives the target away, or is called an identifier.
+
+    Empty if nothing is; `asked_for` says that the column is kept even if it is an identifier.
+    """
     if summary.counts is not None and _are_numbers(summary.counts):
         return NUMBERS_AS_TEXT
     together = summary.agreement if used else None
-    return (together.finding(log_limit) if together is not None else None) or ""
+    found = together.finding(log_limit) if together is not None else None
+    if found is None and used and not asked_for and _names_things(summary):
+        return IDENTIFIER_AS_NUMBER
+    return found or ""
+
+
+def _names_things(summary: Summary) -> bool:
+    """Whether a column has more than a few whole numbers, and a word in its name says that they are identifiers."""
+    many = summary.numbering is not None and summary.numbering.n_distinct > _FEW_CODES
+    return summary.kind == "number" and many and names_rows(summary.name) and not is_nameless(summary.name)
 
 
 def _are_numbers(levels: Collection[str]) -> bool:

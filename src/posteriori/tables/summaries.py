@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from posteriori.tables.agreement import Agreement, Labels, agreement, merge_agreements, read_labels
-from posteriori.tables.columns import EMPTY, UNSUPPORTED, Column, date_parts, per_column, read_column
+from posteriori.tables.columns import EMPTY, UNSUPPORTED, Column, date_parts, drop_options, per_column, read_column
 from posteriori.tables.identifiers import Numbering, merge_numberings, numbering
 from posteriori.tables.names import names_rows
 
@@ -193,11 +193,13 @@ def _summarise_batch(batch: Mapping[str, Any], names: list[str], labels: Labels 
         return column if column.kind == UNSUPPORTED else summarise(column, labels)
 
     found = per_column(task, names, len(next(iter(batch.values()))))
-    wrong = [f"{column.name!r} (dtype {column.dtype})" for column in found if isinstance(column, Column)]
+    wrong = [column for column in found if isinstance(column, Column)]
     if wrong:
+        shown = ", ".join(f"{column.name!r} (dtype {column.dtype})" for column in wrong)
         raise TypeError(
-            f"X has columns that no rule covers: {', '.join(wrong)}. Each column must hold numbers, booleans, text or "
-            "categories, dates or durations, of one kind: convert these columns, or leave them out."
+            f"The table has columns that no rule covers: {shown}. Each column must hold numbers, booleans, text or "
+            "categories, dates or durations, of one kind: convert these columns, or leave them out "
+            f"({drop_options([column.name for column in wrong])} on the command line)."
         )
     for summary in found:
         if isinstance(summary, Exception):

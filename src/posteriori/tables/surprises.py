@@ -11,7 +11,7 @@ import numpy as np
 from posteriori.exceptions import ColumnWarning, UnseenLevelWarning
 from posteriori.parameters import first_names
 from posteriori.tables.names import names_rows
-from posteriori.tables.plans import NUMBERS_AS_TEXT, ColumnEncoding, Encoding
+from posteriori.tables.plans import IDENTIFIER_AS_NUMBER, NUMBERS_AS_TEXT, ColumnEncoding, Encoding
 
 __all__ = ["Surprises", "warn_of_columns"]
 
@@ -116,6 +116,12 @@ def _sentence(finding: str, columns: list[ColumnEncoding]) -> str:
         return (
             f"{who} {names} {is_} dropped, as row numbers say nothing about new rows ({columns[0].name!r}: {first}). "
             f"Use keep=[...] of TableEncoder, or --keep-id NAME on the command line, to keep {it}."
+        )
+    if finding == IDENTIFIER_AS_NUMBER:
+        each = "" if len(columns) == 1 else ": each"
+        return (
+            f"{who} {names}{each} {finding}. Leave {it} out (--drop NAME on the command line) if the numbers only name "
+            "things, such as households."
         )
     if columns[0].dropped:
         return f"{who} {names} {is_} dropped: {finding}."

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from posteriori.tables.columns import read_column
+from posteriori.tables.columns import drop_options, read_column
 from posteriori.tables.formats import ArrowPart, CSVPart, Part
 from posteriori.tables.text import ChosenForm, choose
+from posteriori.tables.text.choices import LABEL
 from posteriori.tables.text.columns import Tally, convert, misfit_rows, tally
 from posteriori.tables.text.forms import CATEGORY, TextForm
 from posteriori.threads import run_tasks, usable_threads
@@ -108,7 +109,10 @@ class Survey:
                 return self._readings[columns[d]].read(column, typed=part.schema is not None)
             except pa.ArrowInvalid as error:
                 why = "bytes that are not text" if "UTF8" in str(error) else f"values of {column.type} ({error})"
-                raise ValueError(f"{part.label}: column {columns[d]!r} holds {why}: leave the column out.") from None
+                raise ValueError(
+                    f"{part.label}: column {columns[d]!r} holds {why}: leave the column out "
+                    f"({drop_options([columns[d]])} on the command line)."
+                ) from None
 
         return pa.record_batch(_per_column(task, len(columns), raw.num_rows), schema=schema)
 
@@ -184,6 +188,8 @@ def _count_text(part: Part, room: int) -> _Counted:
     batch = None
     for batch in part.batches(part.names, _ROWS):
         columns = batch.columns
+        if isinstance(part, CSVPart):
+            part.require_no_header_among(batch)
         tallies = _per_column(lambda d, columns=columns: tally(columns[d]), len(columns), batch.num_rows)
         for name, seen, column in zip(part.names, tallies, columns, strict=True):
             found.tallies[name] += seen
@@ -230,8 +236,21 @@ def _choices(parts: Sequence[Part], tallies: Mapping[str, Tally], kinds: Mapping
             choice = choose(tallies[name], kind=expected, decimal_comma=comma, day_first=first)
             found[name] = ChosenForm(CATEGORY) if choice.refused and kind is None else choice
         elif kind is not None and any(not _agrees(each, kind) for each in types):
+            if kind == LABEL:
+                _require_classes(parts, name)
             found[name] = _choose_typed(parts, name, kind)
     return found
+
+
+def _require_classes(parts: Sequence[Part], name: str) -> None:
+    """Raise if a column that is to hold classes holds lists or the like, which have no text."""
+    for part in parts:
+        kind = None if part.schema is None else part.schema.field(name).type
+        if kind is not None and (pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind)):
+            raise ValueError(
+                f"{part.label}: column {name!r} holds {kind}, and classes are numbers or text: choose another column, "
+                "or convert it."
+            )
 
 
 def _choose_typed(parts: Sequence[Part], name: str, kind: str) -> ChosenForm:
@@ -311,8 +330,12 @@ def _type_kind(kind: pa.DataType) -> str:
 def _agrees(given: pa.DataType, kind: str) -> bool:
     """Whether a column of this type can be encoded as one of this kind."""
     kind = kind.partition(", ")[0]
+    if kind == LABEL and pa.types.is_decimal(given):
+        return False  # a model stores classes that are numbers, booleans or text
     found = _type_kind(_readable_type(given))
-    return found in (kind, "empty") or kind in ("label", "empty") or {found, kind} <= {"number", "boolean"}
+    if kind == LABEL:
+        return found in ("number", "boolean", "category", "empty")
+    return found in (kind, "empty") or kind == "empty" or {found, kind} <= {"number", "boolean"}
 
 
 def _same_kind(given: pa.DataType, form: TextForm) -> bool:
@@ -320,8 +343,10 @@ def _same_kind(given: pa.DataType, form: TextForm) -> bool:
 
 
 def _readable_type(kind: pa.DataType) -> pa.DataType:
-    """Text that is stored as bytes is text."""
-    return pa.string() if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else kind
+    """Text that is stored as bytes is text, and so are views of it, which much of Arrow cannot compute with."""
+    types = pa.types
+    text = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return pa.string() if text or types.is_string_view(kind) else kind
 
 
 def _as_text(array: pa.Array) -> pa.Array:

@@ -6,7 +6,19 @@ from collections import Counter
 from typing import NamedTuple
 
 from posteriori.tables.text.columns import FORMS, Tally
-from posteriori.tables.text.forms import BOOLEAN, CATEGORY, COMMA, NOTHING, SIGNS, TextForm, in_unit
+from posteriori.tables.text.forms import (
+    BOOLEAN,
+    BOUND_COMMA,
+    CATEGORY,
+    COMMA,
+    NOTHING,
+    SIGNS,
+    TextForm,
+    in_unit,
+    is_bound,
+    marks_of,
+    with_marks,
+)
 
 __all__ = ["LABEL", "ChosenForm", "choose"]
 
@@ -17,6 +29,10 @@ _MOST_MISFITS = 0.1
 """The greatest share of words among numbers or dates; with more of them the column is text."""
 _MOST_REFUSED = 0.5
 """The greatest share of values that are not of the kind of the fit; with more of them the column is refused."""
+_MOST_MARKS = 2
+"""Different words for missing values that many numbers may have among them, however often."""
+_BOUNDED = {"WHOLE": "BOUND", "DECIMAL": "BOUND", "POINT": "BOUND", "COMMA": "BOUND COMMA"}
+"""Forms of numbers, and those that read bounds too."""
 _SILENT = {"None", "none", "NONE", "missing", "Missing"}
 """Words that are missing values among numbers without being mentioned. In text they are words like others."""
 _WORDS = {"number": "number", "boolean": "boolean", "duration": "time", "date": "date"}
@@ -71,9 +87,24 @@ def choose(
     with_unit = _in_unit(seen, next(iter(seen.units), ""))
     if n_misfits > _MOST_MISFITS * seen.n_values and with_unit is not None:
         return with_unit
+    if n_misfits and FORMS[best].kind == "number" and (other := _with_bounds_or_marks(seen, best, n_misfits)):
+        return other
     if n_misfits > _MOST_MISFITS * seen.n_values or (_sign_levels(seen) and n_misfits):
         return _text(seen, best, n_misfits)
     return _with_notes(seen, best, n_misfits)
+
+
+def _with_bounds_or_marks(seen: Tally, best: str, n_misfits: int) -> ChosenForm | None:
+    """Numbers with a few bounds such as <5, or many with more of them or of one or two words; None if it is not so."""
+    few = n_misfits <= _MOST_MISFITS * seen.n_values
+    if not (few or seen.has_many_numbers) or 2 * n_misfits > seen.n_values:
+        return None
+    bounded = _BOUNDED[best]
+    n_others = seen.n_values - seen.fitting[bounded]
+    if n_others < n_misfits and n_others <= _MOST_MISFITS * seen.n_values:
+        return _with_notes(seen, bounded, n_others)
+    all_known = sum(seen.misfits.values()) == n_misfits and len(seen.misfits) <= _MOST_MARKS
+    return _with_notes(seen, best, n_misfits) if all_known and not _sign_levels(seen) else None
 
 
 def _in_unit(seen: Tally, unit: str, *, remembered: bool = False) -> ChosenForm | None:
@@ -99,6 +130,7 @@ def _choose_label(seen: Tally) -> ChosenForm:
 
 def _choose_known(seen: Tally, kind: str, decimal_comma: bool, day_first: bool | None) -> ChosenForm:
     """The form of a column whose kind is known from the fit."""
+    kind, marks = marks_of(kind)
     kind, _, detail = kind.partition(", ")
     if kind == "category":
         return ChosenForm(SIGNS if detail or _sign_levels(seen) else CATEGORY)
@@ -109,10 +141,15 @@ def _choose_known(seen: Tally, kind: str, decimal_comma: bool, day_first: bool |
     else:
         preferred = {"day first": True, "month first": False}.get(detail, day_first)
         best = _best(seen, kind, decimal_comma or detail == "decimal comma", preferred)
+    if detail == "decimal comma" and seen.fitting["COMMA"] >= seen.fitting[best]:
+        best = "COMMA"  # 1.234 is more than a thousand, as it was in the fit
+    if kind == "number":
+        bounded = "BOUND COMMA" if detail == "decimal comma" else _BOUNDED[best]
+        best = max(best, bounded, key=lambda name: seen.fitting[name])
     if kind == "number" and seen.fitting["BOOLEAN"] > seen.fitting[best]:
         best = "BOOLEAN"
-    n_misfits = seen.n_values - seen.fitting[best]
-    if n_misfits > _MOST_REFUSED * seen.n_values:
+    n_misfits, n_marks = seen.n_values - seen.fitting[best], sum(seen.misfits[word] for word in marks)
+    if n_misfits - n_marks > _MOST_REFUSED * (seen.n_values - n_marks):
         return ChosenForm(FORMS[best], (), f"{_plural(FORMS[best].kind)} expected as in the fit")
     return _with_notes(seen, best, n_misfits, remembered=bool(detail) and FORMS[best].name.endswith(detail))
 
@@ -165,7 +202,13 @@ def _text(seen: Tally, best: str, n_misfits: int) -> ChosenForm:
 def _with_notes(seen: Tally, best: str, n_misfits: int, remembered: bool = False) -> ChosenForm:
     """The chosen form, and what the user should know of it, unless it is `remembered` from the fit."""
     form, notes = FORMS[best], []
-    if form is COMMA and not remembered:
+    bounded = best in _BOUNDED.values()
+    if bounded:
+        n_bounds = seen.fitting[best] - seen.fitting["POINT" if best == "BOUND" else "COMMA"]
+        example = next((word for word in seen.misfits if is_bound(word)), None)
+        such = "" if example is None else f", such as {_shown(example)},"
+        notes.append(f"has {_count(n_bounds, 'bound')}{such} read as the number in {'it' if n_bounds == 1 else 'them'}")
+    if form in (COMMA, BOUND_COMMA) and not remembered:
         notes.append("is read with decimal commas (1,5 is one and a half)")
     if form.kind.startswith("date") and ", " in form.name and not remembered:
         other = best[:-1] + ("2" if best.endswith("1") else "1")
@@ -176,9 +219,12 @@ def _with_notes(seen: Tally, best: str, n_misfits: int, remembered: bool = False
         notes.append(f"has {_count(seen.n_infinite, 'infinite number')}, taken as missing")
     silent = sum(count for word, count in seen.misfits.items() if word in _SILENT)
     if n_misfits > silent:
-        words = _counted_words(seen.misfits) if form.kind == "number" else ""
+        unread_words = Counter({w: n for w, n in seen.misfits.items() if not (bounded and is_bound(w))})
+        words = _counted_words(unread_words) if form.kind == "number" else ""
         unread = n_misfits - silent
         notes.append(f"has {_count(unread, 'value')} that {_are_not(unread, form.kind)}, taken as missing{words}")
+    if form.kind == "number" and 0 < len(seen.misfits) <= _MOST_MARKS and not bounded:
+        form = with_marks(form, seen.misfits)
     return ChosenForm(form, tuple(notes))
 
 

@@ -6,6 +6,7 @@ of any length is judged as a whole. `choices` makes one form of the tally, and `
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ import pyarrow.compute as pc
 
 from posteriori.tables.text.forms import (
     BOOLEAN,
+    BOUND,
+    BOUND_COMMA,
     COMMA,
     DATES,
     DECIMAL,
@@ -38,6 +41,7 @@ from posteriori.tables.text.forms import (
 __all__ = ["FORMS", "Tally", "convert", "misfit_rows", "tally"]
 
 _MOST_EXAMPLES = 20
+_MANY = 20
 _TRIED = 100
 _FEW = 32
 _DATE_NAMES, _ZONED_NAMES = ("DATE 0", "DATE 1", "DATE 2"), ("ZONED 0", "ZONED 1", "ZONED 2")
@@ -46,6 +50,8 @@ FORMS = {
     "DECIMAL": DECIMAL,
     "POINT": POINT,
     "COMMA": COMMA,
+    "BOUND": BOUND,
+    "BOUND COMMA": BOUND_COMMA,
     "BOOLEAN": BOOLEAN,
     "SPELLED": SPELLED_BOOLEAN,
     "TIME": TIME,
@@ -53,7 +59,7 @@ FORMS = {
     **dict(zip(_ZONED_NAMES, ZONED_DATES, strict=True)),
 }
 """Forms that are counted, by the names that tallies have for them."""
-_PLAIN = ("DECIMAL", "POINT")
+_PLAIN = ("DECIMAL", "POINT", "BOUND")
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,8 @@ class Tally:
         Some of the words after numbers, as in 998 cc, and how often they occur.
     first, second : int
         The numbers before the year of dates such as 31/01/2024, as bits.
+    numbers : frozenset of str
+        Some of the distinct numbers, enough to know whether they are many.
     """
 
     n_missing: int = 0
@@ -95,6 +103,7 @@ class Tally:
     units: Counter[str] = field(default_factory=Counter)
     first: int = 0
     second: int = 0
+    numbers: frozenset[str] = frozenset()
 
     def __add__(self, other: Tally) -> Tally:
         if not self.n_values + self.n_missing:
@@ -114,7 +123,13 @@ class Tally:
             Counter(dict((self.units + other.units).most_common(_MOST_EXAMPLES))),
             self.first | other.first,
             self.second | other.second,
+            self.numbers if self.has_many_numbers else _some(self.numbers | other.numbers),
         )
+
+    @property
+    def has_many_numbers(self) -> bool:
+        """Whether there are so many distinct numbers that they are no levels."""
+        return len(self.numbers) >= _MANY
 
     @property
     def coded(self) -> bool:
@@ -123,6 +138,10 @@ class Tally:
         if self.n_padded and self.widths[0] == self.widths[1]:
             return digits >= 0.9 * self.n_values  # 007 and a few such as 016a
         return 0 < self.n_values == digits and (self.n_long > 0 or self.n_padded == self.n_values)
+
+
+def _some(numbers: Iterable[str]) -> frozenset[str]:
+    return frozenset(sorted(numbers)[:_MANY])
 
 
 def tally(text: pa.Array) -> Tally:
@@ -150,19 +169,22 @@ def _tally_of_numbers(text: pa.Array) -> Tally | None:
     values = values if text.null_count == 0 else values[present]
     if len(values) < n or not (np.abs(values) < 1e18).all():  # not a number, infinite, or of too many digits
         return None
+    numbers = _some(text.slice(0, _TRIED).drop_null().unique().to_pylist())
+    if all(re.fullmatch(r"-?[1-9][0-9]{0,2}\.[0-9]{3}", number) for number in numbers):
+        return None  # 1.234 may be more than a thousand
     if not (values == np.floor(values)).all():
-        return Tally(text.null_count, n, _all_fit(n, *_PLAIN))
+        return Tally(text.null_count, n, _all_fit(n, *_PLAIN), numbers=numbers)
     lengths = pc.binary_length(text).to_numpy(zero_copy_only=False)[present]
     digits = np.floor(np.log10(np.maximum(np.abs(values), 1.0))) + 1 + (values < 0)
     if not (lengths == digits).all():  # a leading zero, a plus, a point or an exponent
-        return (
-            Tally(text.null_count, n, _all_fit(n, *_PLAIN)) if pc.all(pc.match_substring(text, ".")).as_py() else None
-        )
-    forms = _all_fit(n, "WHOLE", "COMMA", *_PLAIN)
+        pointed = pc.all(pc.match_substring(text, ".")).as_py()
+        return Tally(text.null_count, n, _all_fit(n, *_PLAIN), numbers=numbers) if pointed else None
+    forms = _all_fit(n, "WHOLE", "COMMA", "BOUND COMMA", *_PLAIN)
     if lengths.max() == 1:
         forms["SPELLED"] = int((values < 2.0).sum())
     unsigned = 0 if (values < 0).any() else n
-    return Tally(text.null_count, n, forms, n_digits=unsigned, widths=(int(lengths.min()), int(lengths.max())))
+    widths = (int(lengths.min()), int(lengths.max()))
+    return Tally(text.null_count, n, forms, n_digits=unsigned, widths=widths, numbers=numbers)
 
 
 def _all_fit(n: int, *names: str) -> Counter[str]:
@@ -195,6 +217,7 @@ def _tally_of_levels(text: pa.Array) -> Tally:
     n_values = total(seen.present)
     words = np.flatnonzero(seen.present & ~seen.fitting["POINT"] & ~seen.fitting["COMMA"])
     words = words[np.argsort(-counts[words], kind="stable")][:_MOST_EXAMPLES]
+    numbers = np.flatnonzero(seen.present & (seen.fitting["POINT"] | seen.fitting["COMMA"]))[:_MANY]
     return Tally(
         len(text) - n_values,
         n_values,
@@ -210,6 +233,7 @@ def _tally_of_levels(text: pa.Array) -> Tally:
         _counted_units(seen.units, counts),
         seen.dates.first,
         seen.dates.second,
+        frozenset(levels.take(pa.array(numbers)).to_pylist()),
     )
 
 
@@ -274,7 +298,7 @@ def _fitting(levels: pa.Array) -> tuple[dict[str, np.ndarray], DateFits]:
     for name in ("BOOLEAN", "SPELLED"):
         found[name] = fits(FORMS[name], levels)
     rest = pc.match_substring_regex(levels, "[0-9∞]|(?i:^[+-]?inf)").to_numpy(zero_copy_only=False)
-    for names in (("WHOLE", "DECIMAL", "POINT", "COMMA"), ("TIME",)):
+    for names in (("WHOLE", "DECIMAL", "POINT", "COMMA", "BOUND", "BOUND COMMA"), ("TIME",)):
         if not rest.any():
             return found, dates
         others = levels.filter(pa.array(rest))
@@ -302,7 +326,8 @@ def convert(form: TextForm, text: pa.Array) -> pa.Array:
     """
     if form is NOTHING:
         return pa.nulls(len(text))
-    values = _cast(text, form.type) if form.kind == "number" and form is not COMMA else None
+    plain = form.kind == "number" and not form.decimal_comma
+    values = _cast(text, form.type) if plain else None
     if values is None:
         encoded = _trimmed(text).dictionary_encode()
         values = form.parse(encoded.dictionary).take(encoded.indices)

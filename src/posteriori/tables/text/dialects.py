@@ -9,9 +9,13 @@ from collections.abc import Collection, Sequence
 from itertools import takewhile
 
 from posteriori.tables.text.headers import (
+    Record,
     aligned,
     has_words_above_numbers,
     is_number,
+    lines_below,
+    note_above,
+    note_below,
     repair_names,
     require_header,
 )
@@ -59,7 +63,7 @@ def find_dialect(
         raise ValueError("is empty")
     asked, begin = _asked_delimiter(given)
     begin += _comments(given[begin:], _quote(text))
-    lines = [re.sub(r"^\s*#\s*", "", given[begin]), *given[begin + 1 :]]
+    lines = [_without_sign(given[begin]), *given[begin + 1 :]]
     marks = _marks(lines, text, asked)
     titles = _title_lines(lines, marks)
     records, ends = first_records(lines[titles:], marks)
@@ -67,10 +71,16 @@ def find_dialect(
         raise ValueError("has no rows, only lines that are empty or comments")
     begin += titles
     if begin > (asked is not None):
-        notes += (f"{begin} lines before the header are skipped" if begin > 1 else "the first line is skipped",)
+        notes += (note_above(begin),)
     require_header(records, known, marks.delimiter)
-    names = repair_names(aligned(records))
-    last = begin + ends[0]
+    n_below = lines_below(records)
+    if n_below and _repeats(records[0]) and not _repeats(records[n_below]):  # two lines of names, as pandas writes them
+        records[0] = records[n_below]
+        notes += (f"the first {n_below} lines are skipped" if n_below > 1 else "the first line is skipped",)
+    elif n_below:
+        notes += (note_below(begin + ends[0] + 1, begin + ends[n_below]),)
+    names = repair_names(aligned([records[0], *records[n_below + 1 :]]))
+    last = begin + ends[n_below]
     longest = max(map(len, given))
     return Dialect(
         names.names,
@@ -83,6 +93,11 @@ def find_dialect(
         notes + names.notes + _one_column_note(names.names),
         names.repeated,
     )
+
+
+def _repeats(names: Sequence[str]) -> bool:
+    given = [name.strip() for name in names if name.strip()]
+    return len(set(given)) < len(given)
 
 
 def _one_column_note(names: Sequence[str]) -> tuple[str, ...]:
@@ -144,13 +159,21 @@ def _asked_delimiter(lines: Sequence[str]) -> tuple[str | None, int]:
     return (found[1], 1) if found else (None, 0)
 
 
+_SIGN = re.compile(r"\s*#(?![,;\t|])\s*")
+"""The sign before a remark; # and a delimiter are a column of this name."""
+
+
+def _without_sign(line: str) -> str:
+    return _SIGN.sub("", line, count=1) if _SIGN.match(line) else line
+
+
 def _comments(lines: Sequence[str], quote: str) -> int:
     """How many lines before the header are blank or begin with #; the last of these may be the header itself."""
-    count = sum(1 for _ in takewhile(lambda line: not line.strip() or line.lstrip().startswith("#"), lines[:-1]))
-    if count and lines[count - 1].lstrip().startswith("#"):
+    count = sum(1 for _ in takewhile(lambda line: not line.strip() or _SIGN.match(line), lines[:-1]))
+    if count and _SIGN.match(lines[count - 1]):
         marks = _plain_marks(lines[count:], quote)
         rows, _ = first_records(lines[count:], marks)
-        names, _ = first_records([lines[count - 1].lstrip().removeprefix("#").strip()], marks)
+        names, _ = first_records([_without_sign(lines[count - 1]).strip()], marks)
         same = bool(rows and names) and len(names[0]) == len(rows[0]) > 1
         if same and has_words_above_numbers(names + rows) and not has_words_above_numbers(rows):
             return count - 1
@@ -158,12 +181,31 @@ def _comments(lines: Sequence[str], quote: str) -> int:
 
 
 def _title_lines(lines: Sequence[str], marks: Marks) -> int:
-    """How many lines above the header hold a first value only, where rows have three or more."""
+    """How many lines above the header are not part of the table, where rows have three values or more.
+
+    They hold a first value only, or another number of values than all lines below them, if these have a sure header.
+    """
     records, ends = first_records(lines, marks)
     width = Counter(map(len, records)).most_common(1)[0][0] if records else 0
     count = sum(1 for _ in takewhile(lambda record: record[0].strip() and not any(map(str.strip, record[1:])), records))
     header_follows = 0 < count < len(records) and len(records[count]) >= width - 1
-    return ends[count - 1] if width >= 3 and header_follows else 0
+    if width < 3:
+        return 0
+    other = sum(1 for _ in takewhile(lambda record: abs(_n_values(record) - width) > 1, records))
+    rest = records[other:]
+    if (
+        other > count
+        and len(rest) > 2
+        and all(len(record) == width for record in rest)
+        and has_words_above_numbers(rest)
+    ):
+        return ends[other - 1]
+    return ends[count - 1] if header_follows else 0
+
+
+def _n_values(record: Record) -> int:
+    """How many values a record has, without empty ones at its end."""
+    return max((d for d, value in enumerate(record, 1) if value.strip()), default=0)
 
 
 # Marks

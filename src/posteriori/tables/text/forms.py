@@ -6,9 +6,10 @@ that one function says both what a text means and whether it means anything.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,8 @@ import pyarrow.compute as pc
 
 __all__ = [
     "BOOLEAN",
+    "BOUND",
+    "BOUND_COMMA",
     "CATEGORY",
     "COMMA",
     "DATES",
@@ -35,7 +38,10 @@ __all__ = [
     "fits",
     "fits_dates",
     "in_unit",
+    "is_bound",
+    "marks_of",
     "unit_of",
+    "with_marks",
 ]
 
 MISSING = frozenset(
@@ -80,6 +86,11 @@ class TextForm:
     name: str
     type: pa.DataType
     parse: Callable[[pa.Array], pa.Array]
+
+    @property
+    def decimal_comma(self) -> bool:
+        """Whether 1.5 is fifteen hundred or nothing, as a comma is the decimal mark."""
+        return self.name.startswith(COMMA.name)
 
 
 def fits(form: TextForm, text: pa.Array) -> np.ndarray:
@@ -164,12 +175,60 @@ COMMA = TextForm("number", "number, decimal comma", pa.float64(), _comma)
 """Numbers with a decimal comma: 1.234,5, 12 €, 1 234,5."""
 
 
+_BOUND = rf"^(?:<=?|>=?|[≤≥~≈])[{_BLANKS}]*[0-9.,]|^[0-9.,]+\+$"
+"""A number with a sign that says that it is the least or the greatest possible one, or about right."""
+
+
+_MISSING = ", missing "
+
+
+def with_marks(form: TextForm, words: Collection[str]) -> TextForm:
+    """The form with a name that remembers words that stood for missing values."""
+    return replace(form, name=f"{form.name}{_MISSING}{json.dumps(list(words))}")
+
+
+def marks_of(name: str) -> tuple[str, list[str]]:
+    """The name of a form without the words that stand for missing values, and these words.
+
+    >>> marks_of('number, missing ["unknown"]')
+    ('number', ['unknown'])
+    """
+    name, _, words = name.partition(_MISSING)
+    return name, json.loads(words) if words else []
+
+
+def is_bound(text: str) -> bool:
+    """Whether a text is a bound.
+
+    >>> is_bound("<5"), is_bound("90+"), is_bound("5")
+    (True, True, False)
+    """
+    return re.search(_BOUND, text) is not None
+
+
+def _bounds(text: pa.Array, number: TextForm) -> pa.Array:
+    """Bounds as the numbers in them."""
+
+    def parse(candidates: pa.Array) -> pa.Array:
+        return number.parse(pc.utf8_trim(candidates, characters=f"<>=≤≥~≈+{_BLANKS}"))
+
+    return pc.coalesce(number.parse(text), _parsed_where(text, _BOUND, number.type, parse))
+
+
+BOUND = TextForm("number", POINT.name, pa.float64(), lambda text: _bounds(text, POINT))
+"""Numbers, and bounds of them: <5, > 1,000, 90+."""
+BOUND_COMMA = TextForm("number", COMMA.name, pa.float64(), lambda text: _bounds(text, COMMA))
+"""The same with decimal commas: <0,5."""
+
+
 _UNIT = r"[^0-9\s.,:;()-]"
 _WITH_UNIT = (
     rf"^[+-]?[0-9]+(?:,[0-9]{{3}})*(?:\.[0-9]+)?"
     rf"(?:[{_BLANKS}](?P<apart>{_UNIT}{{1,12}})|(?P<close>{_UNIT}{{2,12}}))$"
 )
 """A number and one word after it, of two letters or more if no blank is between them: 998 cc, 12km."""
+_MASK = "^(?i:xx+)$"
+"""What stands for digits that are not shown, as in 120xx."""
 
 
 def unit_of(text: pa.Array) -> pa.Array:
@@ -183,7 +242,8 @@ def unit_of(text: pa.Array) -> pa.Array:
 
     def parse(candidates: pa.Array) -> pa.Array:
         parts = pc.extract_regex(_plain_minus(candidates), _WITH_UNIT)
-        return pc.binary_join_element_wise(pc.struct_field(parts, "apart"), pc.struct_field(parts, "close"), "")
+        units = pc.binary_join_element_wise(pc.struct_field(parts, "apart"), pc.struct_field(parts, "close"), "")
+        return pc.if_else(pc.match_substring_regex(units, _MASK), pa.scalar(None, pa.string()), units)
 
     return _parsed_where(_plain_minus(text), _WITH_UNIT, pa.string(), parse)
 
@@ -246,19 +306,23 @@ _CLOCK = (
     r"(?P<H>[0-9]{1,3}):(?P<M>[0-9]{2})(?::(?P<S>[0-9]{2})(?:[.,](?P<f>[0-9]{1,9}))?)?"
     r"(?: ?(?P<p>[AaPp])\.?[Mm]\.?)?"
 )
-_AFTER_DATE = rf"(?:(?:T|,? +){_CLOCK} ?(?P<z>Z|UTC|GMT|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?)?$"
+_OFFSET = r"[0-9]{2}(?::?[0-9]{2})?"
+_ZONE = rf"Z|(?:UTC|GMT)(?:[+-](?:{_OFFSET}|[0-9](?::[0-9]{{2}})?))?|[+-]{_OFFSET}"
+_AFTER_DATE = rf"(?:(?:T|,? +){_CLOCK} ?(?P<z>{_ZONE})?)?$"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,? +)?"
 _MONTH = r"(?P<m>(?:[Jj]an|[Ff]eb|[Mm]ar|[Aa]pr|[Mm]ay|[Jj]u[nl]|[Aa]ug|[Ss]ep|[Oo]ct|[Nn]ov|[Dd]ec)[a-z]*|[A-Z]{3,9})"
 _YEAR = r"(?P<y>[0-9]{4}|[0-9]{2})"
 _LIKE_A_DATE = (
     r"^(?:[0-9]{4}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2}|(?:[A-Za-z]{3,9}[., ]+)?"
-    r"(?:[0-9]{1,2}(?:st|nd|rd|th)?[-/. ]*[A-Za-z]{3}|[A-Za-z]{3,9}\.? +[0-9]{1,2}[ ,a-z]+[0-9]{4}))"
+    r"(?:[0-9]{1,2}(?:st|nd|rd|th)?[-/. ]*[A-Za-z]{3}|[A-Za-z]{3,9}\.? +[0-9]{1,2}[ ,a-z]+[0-9]{4}"
+    r"|[A-Za-z]{3,9}\.?[-/, ]+[0-9]{4}$))"
 )
 _DATE_PATTERNS = (
     ("ymd", rf"^(?P<y>[0-9]{{4}})[-/.](?P<m>[0-9]{{1,2}})[-/.](?P<d>[0-9]{{1,2}}){_AFTER_DATE}"),
     ("ymd", r"^(?P<y>[0-9]{4})[-/](?P<m>[0-9]{2})$"),
     ("ymd", rf"^(?P<d>[0-9]{{1,2}})\.(?P<m>[0-9]{{1,2}})\.{_YEAR}{_AFTER_DATE}"),
+    ("ymd", rf"^{_MONTH}\.?[-/, ]+(?P<y>[0-9]{{4}})$"),
     ("pair", rf"^(?P<m>[0-9]{{1,2}})[-/](?P<d>[0-9]{{1,2}})[-/]{_YEAR}{_AFTER_DATE}"),
     ("ymd", rf"^{_WEEKDAY}(?P<d>[0-9]{{1,2}})(?:st|nd|rd|th)?[-/. ]*{_MONTH}\.?[-/., ]*{_YEAR}{_AFTER_DATE}"),
     ("ymd", rf"^{_WEEKDAY}{_MONTH}\.? +(?P<d>[0-9]{{1,2}})(?:st|nd|rd|th)?,? +(?P<y>[0-9]{{4}}){_AFTER_DATE}"),
@@ -314,10 +378,12 @@ def _zone_minutes(zone: np.ndarray) -> np.ndarray:
     """Minutes east of Greenwich."""
 
     def minutes(text: str) -> int:
-        digits = text[1:].replace(":", "").ljust(4, "0")
-        return (60 * int(digits[:2]) + int(digits[2:4])) * (-1 if text[0] == "-" else 1)
+        found = re.search(r"([+-])([0-9]{1,2}):?([0-9]{2})?$", text)
+        if found is None:
+            return 0
+        return (60 * int(found[2]) + int(found[3] or 0)) * (-1 if found[1] == "-" else 1)
 
-    return np.array([minutes(text) if text[:1] in ("+", "-") else 0 for text in zone])
+    return np.array([minutes(text) for text in zone])
 
 
 @dataclass(frozen=True)

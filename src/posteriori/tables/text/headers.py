@@ -17,6 +17,9 @@ __all__ = [
     "has_words_above_numbers",
     "is_data",
     "is_number",
+    "lines_below",
+    "note_above",
+    "note_below",
     "repair_names",
     "require_header",
 ]
@@ -74,6 +77,57 @@ def has_words_above_numbers(records: Sequence[Record]) -> bool:
         not (is_number(cell) or _is_missing(cell)) and all(is_number(row[d]) or _is_missing(row[d]) for row in rows)
         for d, cell in enumerate(records[0])
     )
+
+
+_MOST_LINES_BELOW = 3
+_WORD = re.compile(r"[^\d<>~=$€£¥+-]*[^\W\d_]")
+"""The beginning of a word, which is not that of a number with a sign, a bound or a currency."""
+_UNKNOWN = {"none", "missing", "unknown"}
+
+
+def lines_below(records: Sequence[Record]) -> int:
+    """How many records below the header are not rows: they hold units, questions, or a second line of names.
+
+    They have words in at least two columns in which all rows below them have numbers, and no number in such a column.
+
+    Examples
+    --------
+    >>> lines_below([["length", "weight"], ["mm", "kg"], ["3", "1.5"], ["4", "2.5"]])
+    1
+    """
+    width = len(records[0])
+    for n in range(min(_MOST_LINES_BELOW, len(records) - 3), 0, -1):
+        rows = [record for record in records[n + 1 :] if len(record) == width]
+        numeric = [d for d in range(width) if _are_numbers([row[d] for row in rows])]
+        lines = [[record[d].strip() for d in numeric] for record in records[1 : n + 1] if len(record) == width]
+        if len(rows) > 1 and len(lines) == n and all(map(_are_words, lines)):
+            return n
+    return 0
+
+
+def note_above(count: int) -> str:
+    """What is said of lines above the header."""
+    return f"{count} lines before the header are skipped" if count > 1 else "the first line is skipped"
+
+
+def note_below(first: int, last: int) -> str:
+    """What is said of lines between the header and the rows."""
+    lines, it, holds = (
+        (f"line {first} is", "it", "holds") if first == last else (f"lines {first} to {last} are", "they", "hold")
+    )
+    return f"{lines} skipped: {it} {holds} words where the rows below {it if it == 'it' else 'them'} hold numbers"
+
+
+def _are_numbers(values: Sequence[str]) -> bool:
+    present = [value for value in values if not _is_missing(value)]
+    return bool(present) and all(map(is_number, present))
+
+
+def _are_words(values: Sequence[str]) -> bool:
+    """Whether at least two of these are words, and the others are missing."""
+    present = [value for value in values if not _is_missing(value)]
+    words = [value for value in present if _WORD.match(value) and value.casefold() not in _UNKNOWN]
+    return len(words) == len(present) > 1
 
 
 def require_header(records: Sequence[Record], known: Collection[str], delimiter: str) -> None:

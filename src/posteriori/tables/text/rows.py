@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from posteriori.tables.text.forms import MISSING
@@ -25,6 +27,7 @@ __all__ = [
     "larger",
     "patient",
     "ragged_line",
+    "repeats_header",
     "text_batches",
 ]
 
@@ -75,6 +78,8 @@ class Dialect:
         Sentences for the user.
     repeated : tuple of str
         Names that several columns had.
+    header_again : bool
+        Whether rows that repeat the header are left out.
     """
 
     names: tuple[str, ...]
@@ -86,6 +91,22 @@ class Dialect:
     by_python: bool = False
     notes: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
+    header_again: bool = False
+
+
+def repeats_header(batch: pa.RecordBatch, names: Sequence[str]) -> np.ndarray:
+    """Which rows hold the names of all columns, as they do where files were put together, (n,) booleans.
+
+    >>> repeats_header(pa.record_batch({"a": ["1", "a"], "b": ["2", " b"]}), ["a", "b"]).tolist()
+    [False, True]
+    """
+    found = np.full(batch.num_rows, len(names) > 1)
+    for name in names:
+        if not found.any():
+            break
+        same = pc.equal(pc.utf8_trim_whitespace(batch.column(name)), name)
+        found &= pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def patient(dialect: Dialect) -> Dialect | None:
@@ -248,9 +269,16 @@ def ragged_line(stream: Any, dialect: Dialect) -> str | None:
 
 def _ragged(line: int, record: Record, dialect: Dialect) -> str:
     n, expected = len(record), len(dialect.names)
+    n_swallowed = sum(value.rstrip("\r\n").count("\n") for value in record)
+    if n_swallowed and any(dialect.marks.delimiter in value.partition("\n")[2] for value in record):
+        return (
+            f"line {line - n_swallowed} opens a quote that is not closed before line {line}: close it, or write it "
+            "twice if it is part of the value"
+        )
     shown = dialect.marks.delimiter.join(record)
     shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
+    names = "1 name" if expected == 1 else f"{expected} names"
     return (
-        f"line {line} has {n} value{'' if n == 1 else 's'} where the header has {expected} names ({shown!r}): correct "
+        f"line {line} has {n} value{'' if n == 1 else 's'} where the header has {names} ({shown!r}): correct "
         f"that line, or put quotes around values that hold {dialect.marks.delimiter!r}"
     )
