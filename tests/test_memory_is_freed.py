@@ -17,7 +17,7 @@ Y = (X[:, [0, 2]] @ rng.normal(size=(2, 3)) + rng.gumbel(size=(300, 3))).argmax(
 MODELS = {
     "softmax": lambda: po.SoftmaxRegression(),
     "bayes": lambda: po.BayesianSoftmaxRegression(),
-    "gaussian": lambda: po.GaussianClassifier(),
+    "gaussian": lambda: po.GaussianClassifier("tied"),
     "softmax by conjugate gradients": lambda: po.SoftmaxRegression(solver=po.Newton(exact=False)),
     "bayes, flat": lambda: po.BayesianSoftmaxRegression("flat"),
     "bayes, jeffreys": lambda: po.BayesianSoftmaxRegression("jeffreys"),

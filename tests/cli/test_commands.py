@@ -98,6 +98,7 @@ def test_fit_for_programs(folder):
     assert 0.9 < printed["training"]["accuracy"] <= 1.0
 
 
+@pytest.mark.slow
 def test_fit_chooses_and_says_why(folder, monkeypatch):
     monkeypatch.setattr("posteriori.meta.selection._MOST_ROWS_OF_GP", 0)
     monkeypatch.setattr("posteriori.meta.selection._FOLDS", 2)

@@ -24,6 +24,14 @@ def deep(**options):
     return DeepGPClassifier(**{"layers": (2,), "n_inducing": 15, "n_samples": 2, "max_iter": 40} | options)
 
 
+class FittedOnce(dict):
+    """Models fitted to these rows when they are first asked for, by `gp` and `deep`."""
+
+    def __missing__(self, make):
+        self[make] = make().fit(X, Y)
+        return self[make]
+
+
 def assert_probabilities(P, n, K=3):
     """One row a row, nothing negative, nothing missing, and everything adds up."""
     assert P.shape == (n, K)

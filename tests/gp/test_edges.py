@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 jax = pytest.importorskip("jax")
 
-from tests.gp.gp_cases import X, Y, assert_probabilities, deep, gp  # noqa: E402
+from tests.gp.gp_cases import FittedOnce, X, Y, assert_probabilities, deep, gp  # noqa: E402
 from tests.slow import quick_first  # noqa: E402
 
 from posteriori import ConvergenceWarning, kernels  # noqa: E402
@@ -22,10 +22,10 @@ FREQUENCIES = np.bincount(Y) / len(Y)
 
 @pytest.fixture(scope="module")
 def models():
-    return {gp: gp().fit(X, Y), deep: deep().fit(X, Y)}
+    return FittedOnce()
 
 
-makers = pytest.mark.parametrize("make", [gp, deep])
+makers = pytest.mark.parametrize("make", quick_first([gp, deep]))
 
 
 def fit_quietly(model, X, y):

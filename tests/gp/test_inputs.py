@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 jax = pytest.importorskip("jax")
 
-from tests.gp.gp_cases import X, Y, assert_probabilities, deep, gp  # noqa: E402
+from tests.gp.gp_cases import FittedOnce, X, Y, assert_probabilities, deep, gp  # noqa: E402
 from tests.slow import quick_first  # noqa: E402
 
 from posteriori import DeepGPClassifier, GPClassifier, kernels  # noqa: E402
@@ -37,17 +37,17 @@ CONTAINERS = {
 } | {name: table(BY_NAME) for name, table in TABLES.items()}
 WEIGHTS = np.linspace(0.5, 2.0, len(X))
 KINDS = np.array(["x", "y", "z"])
-makers = pytest.mark.parametrize("make", [gp, deep])
+makers = pytest.mark.parametrize("make", quick_first([gp, deep]))
 
 
 @pytest.fixture(scope="module")
-def fitted():
-    return gp().fit(X, Y)
+def models():
+    return FittedOnce()
 
 
 @pytest.fixture(scope="module")
-def fitted_deep():
-    return deep().fit(X, Y)
+def fitted(models):
+    return models[gp]
 
 
 def assert_same(model, other, rows=(X, X), atol=1e-12):
@@ -68,8 +68,8 @@ def test_container_does_not_matter(given, fitted):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", quick_first(["csr", "float32", "polars"]))
-def test_container_does_not_matter_to_layers(name, fitted_deep):
-    assert_same(deep().fit(CONTAINERS[name], Y), fitted_deep, rows=(CONTAINERS[name], X))
+def test_container_does_not_matter_to_layers(name, models):
+    assert_same(deep().fit(CONTAINERS[name], Y), models[deep], rows=(CONTAINERS[name], X))
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
@@ -94,12 +94,12 @@ def test_columns_must_be_those_of_the_fit(fitted):
 
 @makers
 @pytest.mark.parametrize(("value", "told"), [(np.nan, "NaN"), (np.inf, "infinity")])
-def test_a_value_that_is_no_number_is_told_with_its_place(make, value, told, fitted, fitted_deep):
+def test_a_value_that_is_no_number_is_told_with_its_place(make, value, told, models):
     rows = pd.DataFrame(BY_NAME)
     rows.iloc[7, 1] = value
     with pytest.raises(ValueError, match=f"{told}, first in column 'b', row 7"):
         make().fit(rows, Y)
-    model = fitted if make is gp else fitted_deep
+    model = models[make]
     with pytest.raises(ValueError, match=f"{told}, first in column 1, row 7"):
         model.predict_proba(rows.to_numpy())
 
@@ -141,11 +141,11 @@ def test_a_row_of_weight_two_is_there_twice(max_iter):
 
 
 @makers
-def test_rows_of_weight_zero_are_not_there(make, fitted, fitted_deep):
+def test_rows_of_weight_zero_are_not_there(make, models):
     """Not even if they lie far away, and nothing is centred on them."""
     rows, y = np.vstack([X, np.full((3, 2), 1e6)]), np.append(Y, [0, 1, 2])
     model = make().fit(rows, y, np.append(np.ones(40), np.zeros(3)))
-    assert_same(model, fitted if make is gp else fitted_deep)
+    assert_same(model, models[make])
 
 
 def test_class_weights_are_weights_of_rows():
@@ -262,8 +262,8 @@ def test_what_a_model_says_of_itself():
 
 
 @makers
-def test_a_pickled_model_predicts_the_same(make, fitted, fitted_deep):
-    model = fitted if make is gp else fitted_deep
+def test_a_pickled_model_predicts_the_same(make, models):
+    model = models[make]
     copy = pickle.loads(pickle.dumps(model))
     for name in ("predict_proba", "predict_latent", "predict_interval", "uncertainty"):
         for a, b in zip(getattr(copy, name)(X[:8]), getattr(model, name)(X[:8]), strict=True):
@@ -442,8 +442,8 @@ spoilt = pytest.mark.parametrize(("params", "args", "told"), SPOILT.values(), id
 
 @pytest.mark.parametrize("make", quick_first([gp, deep]))
 @spoilt
-def test_a_fit_that_fails_leaves_the_model_as_it_was(make, params, args, told, fitted, fitted_deep):
-    reference = fitted if make is gp else fitted_deep
+def test_a_fit_that_fails_leaves_the_model_as_it_was(make, params, args, told, models):
+    reference = models[make]
     model = pickle.loads(pickle.dumps(reference))
     before = vars(model).copy()
     with pytest.raises(ValueError, match=told):

@@ -194,6 +194,7 @@ def test_the_largest_latent_is_the_class_predicted(models):
     assert (mean.argmax(axis=1) == models[gp].predict(X)).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_far_away_latents_are_those_of_the_prior():
     model = gp(kernel=ONE, max_iter=0, calibrate=False).fit(X, Y)
     mean, covariance = model.predict_latent(FAR)

@@ -58,6 +58,7 @@ def inverse_hessian(objective, theta):
     return np.linalg.pinv(objective.hessian(theta), rcond=1e-12, hermitian=True)
 
 
+@pytest.mark.slow
 @cases
 @pytest.mark.parametrize("tol", [1e-8, 1e-13])
 def test_every_point_of_the_path_is_as_numpy_has_it(case, tol):
