@@ -1,5 +1,7 @@
 """Means under exp(-lambda |mu|^2), covariances of maximum likelihood: the top of the log posterior, and its limits."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -222,3 +224,19 @@ def test_the_higher_of_two_modes_is_taken():
     assert settled
     assert belief.means[0, 0] == pytest.approx(best, abs=1e-3)
     assert abs(best) < 5.0  # not the one at the rows
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 0, 0, 0, 0, 0], [0, 1, 0, 1, 0, 0, 1]])
+@pytest.mark.filterwarnings("ignore::posteriori.SingularWarning")
+def test_values_of_1e100_give_numbers_or_a_sentence(labels):
+    X = np.array([[0, 0], [1, 1], [0, 1], [1, 1], [0, 0], [0, 0], [1, 0]]) * [1.0, 1e100]
+    model = GaussianClassifier("tied", estimate="map", prior=RidgePrior(1e12), classes=[0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        try:
+            P = model.fit(X, labels).predict_proba(X)
+        except ValueError as error:
+            assert "squares overflow: rescale it" in str(error)
+        else:
+            assert np.isfinite(model.means_).all()
+            np.testing.assert_allclose(P.sum(axis=1), 1.0)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from posteriori.gaussian.niw import Belief
-from posteriori.gaussian.statistics import SCATTERS, ClassStatistics
+from posteriori.gaussian.statistics import SCATTERS, TOO_LARGE, ClassStatistics
 from posteriori.gaussian.structure import Structure
 
 __all__ = ["ridge_mode"]
@@ -44,16 +44,25 @@ def ridge_mode(
     found = []
     for start in (xbar, centre):
         means = np.where(seen, start, centre)
-        for _ in range(max_iter):
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # a start too far from the rows for its squares leads nowhere
+            for _ in range(max_iter):
+                Sigma = _covariances(statistics, structure, means)
+                if not np.isfinite(Sigma).all():
+                    break
+                moved = np.where(seen, structure.ridge_means(n, xbar, Sigma, centre, precision), centre)
+                change = np.abs(moved - means).max()
+                means = moved
+                if change <= tol * max(1.0, np.abs(means).max()):
+                    break
             Sigma = _covariances(statistics, structure, means)
-            moved = np.where(seen, structure.ridge_means(n, xbar, Sigma, centre, precision), centre)
-            change = np.abs(moved - means).max()
-            means = moved
-            if change <= tol * max(1.0, np.abs(means).max()):
-                break
-        Sigma = _covariances(statistics, structure, means)
-        settled = bool(change <= tol * max(1.0, np.abs(means).max()))
-        found.append((_log_posterior(statistics, structure, means, Sigma, centre, precision), means, Sigma, settled))
+        if np.isfinite(Sigma).all():
+            settled = bool(change <= tol * max(1.0, np.abs(means).max()))
+            density = _log_posterior(statistics, structure, means, Sigma, centre, precision)
+            found.append((density, means, Sigma, settled))
+    if not found:
+        raise ValueError(TOO_LARGE)
     _, means, Sigma, settled = max(found, key=lambda mode: mode[0])  # the first, where neither is higher
     nu = np.where(structure.counts(n, len(centre)) > 0.0, 1.0, 0.0)
     return Belief(structure, n, means, nu, Sigma), settled
