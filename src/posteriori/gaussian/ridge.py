@@ -44,9 +44,7 @@ def ridge_mode(
     found = []
     for start in (xbar, centre):
         means = np.where(seen, start, centre)
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # a start too far from the rows for its squares leads nowhere
+        with np.errstate(over="ignore", invalid="ignore"):  # a start too far away for its squares
             for _ in range(max_iter):
                 Sigma = _covariances(statistics, structure, means)
                 if not np.isfinite(Sigma).all():
