@@ -17,7 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.slow import quick_among, quick_first
 
-from posteriori import LBFGS, BayesianSoftmaxRegression, GaussianPrior, Newton, Status
+from posteriori import LBFGS, BayesianSoftmaxRegression, GaussianPrior, GradientDescent, Newton, Status
+from posteriori.softmax import evidence, label_noise
 
 IRIS = load_iris()
 X = (IRIS.data * 10).round()  # whole numbers up to 79: exact in every dtype
@@ -424,8 +425,11 @@ class OneCtrlC(LBFGS):
     ],
     ids=str,
 )
-def test_ctrl_c_keeps_the_best_so_far_and_raises(options, when):
-    model = BayesianSoftmaxRegression(solver=OneCtrlC(when), **options)
+def test_ctrl_c_keeps_the_best_so_far_and_raises(options, when, monkeypatch):
+    solver = OneCtrlC(when)
+    for module in (evidence, label_noise):  # searches and rounds solve by the automatic solver
+        monkeypatch.setattr(module, "Automatic", lambda: solver)
+    model = BayesianSoftmaxRegression(solver=solver, **options)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
     assert model.solution_.status is Status.INTERRUPTED
@@ -434,6 +438,19 @@ def test_ctrl_c_keeps_the_best_so_far_and_raises(options, when):
     np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-12)
     assert model.score(X, Y) > 0.4
     assert np.isfinite(model.predict_interval(X)).all()
+
+
+@pytest.mark.parametrize("structure", ["diagonal", "kronecker"])
+def test_a_slow_solver_finds_the_last_mode_alone(structure):
+    """Searches for a prior, and rounds of label noise, are not for the textbook's algorithms."""
+
+    def fitted(solver):
+        options = {"posterior": structure, "label_noise": 0.3, "max_iter": 300, "tol": 1e-10}
+        return BayesianSoftmaxRegression(solver=solver, **options).fit(X[::5], Y[::5])
+
+    slow, auto = fitted(GradientDescent(schedule="decreasing", decay=0.01)), fitted("auto")
+    assert slow.solution_.n_passes < 300
+    np.testing.assert_allclose(slow.predict_proba(X), auto.predict_proba(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("prior", ["evidence", "ard"])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -367,11 +367,15 @@ def _fixed_point(
     u: np.ndarray,
     theta: np.ndarray,
 ) -> Mode:
-    """MacKay's fixed point, for posteriors whose determinant has no slope worth its price."""
+    """MacKay's fixed point, for posteriors whose determinant has no slope worth its price.
+
+    The search finds its modes by the automatic solver, and the solver that was asked for finds the last.
+    """
+    search = replace(settings, solver=Automatic())
     members = groups == np.arange(u.size)[:, None]  # (G, D)
     work = groups.size**3 if structure == "kronecker" else 1
     for _ in range(int(np.clip(_FIXED_POINT_FLOPS / work, 4, 20))):
-        mode = find_mode(_objective_at(likelihood, groups, u), settings, theta)
+        mode = find_mode(_objective_at(likelihood, groups, u), search, theta)
         theta = mode.theta
         converged = False
         if mode.solution.status is Status.INTERRUPTED:
@@ -385,7 +389,9 @@ def _fixed_point(
         if converged:
             break
         u = np.clip(u + change, LOWEST, HIGHEST)
-    return Mode(mode.objective, theta, mode.solution, evidence_converged=converged)
+    if settings.solver != search.solver and mode.solution.status is not Status.INTERRUPTED:
+        mode = find_mode(mode.objective, settings, theta)
+    return Mode(mode.objective, mode.theta, mode.solution, evidence_converged=converged)
 
 
 def _certified(

@@ -17,6 +17,7 @@ from posteriori.softmax.evidence import SearchedPrior
 from posteriori.softmax.fit import BayesianFit, bayesian_fit
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.predictive import plugin
+from posteriori.solvers.automatic import Automatic
 from posteriori.solvers.solution import Status
 
 __all__ = ["clean_label_shares", "fit_with_label_noise", "require_single_labels"]
@@ -45,9 +46,8 @@ def fit_with_label_noise(
     assert target.codes is not None
     estimated = label_noise == "estimate"
     rate = _FIRST_RATE if estimated else float(label_noise)
-    rough = replace(
-        settings, approximation="laplace", solve=replace(settings.solve, tol=max(settings.solve.tol, _ROUGH_TOL))
-    )
+    solve = replace(settings.solve, solver=Automatic(), tol=max(settings.solve.tol, _ROUGH_TOL))
+    rough = replace(settings, approximation="laplace", solve=solve)
     weights = np.ones(len(target.codes)) if target.weights is None else target.weights
     shares, likelihood = np.ones_like(weights), likelihood_of(target)
     for _ in range(_rounds(settings, likelihood)):
