@@ -37,6 +37,8 @@ __all__ = [
 
 _DENSE_BYTES = 1 << 22
 """Memory of sparse rows that are made dense at a time, where that is quicker."""
+_FILLED = 0.3
+"""Share of entries from which sparse products, of some 10 ns an entry, cost more than those with all zeros."""
 
 
 def is_sparse(X: Any) -> bool:
@@ -143,9 +145,9 @@ def weighted_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndar
 def packed_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:
     """`weighted_grams` packed into (m, D' (D' + 1) / 2) where there are few features: what sums over blocks carry."""
     D = X.shape[1] + with_intercept
-    if sp.issparse(X) and D <= quadratic.PACKED_FEATURES and len(weights) > D:
+    if _pays_dense(X, D, len(weights)):
         total = np.zeros((len(weights), D * (D + 1) // 2))
-        for rows, part in dense_parts(X, _DENSE_BYTES):  # as many products as weights cost more than the zeros
+        for rows, part in dense_parts(X, _DENSE_BYTES):
             total += packed_grams(part, weights[:, rows], with_intercept)
         return total
     if sp.issparse(X) or D > quadratic.PACKED_FEATURES:
@@ -164,7 +166,7 @@ def quadratic_forms(X: Any, S: np.ndarray, with_intercept: bool) -> np.ndarray:
         return quadratic.quadratic_forms(add_intercept(X) if with_intercept else X, S)
     n, D = X.shape[0], X.shape[1] + with_intercept
     out = np.empty((len(S), n))
-    if D <= quadratic.PACKED_FEATURES and len(S) > D:
+    if _pays_dense(X, D, len(S)):
         for rows, part in dense_parts(X, _DENSE_BYTES):
             out[:, rows] = quadratic_forms(part, S, with_intercept)
         return out
@@ -201,7 +203,7 @@ def square_sums(X: Any, c: np.ndarray | None) -> np.ndarray:
 def laplacian_gram(X: Any, P: np.ndarray, c: np.ndarray | None, with_intercept: bool) -> np.ndarray:
     """sum_n c_n (diag p_n - p_n p_n^T) kron z_n z_n^T with z_n = [x_n, 1], as one matrix (K D', K D')."""
     K, D = len(P), X.shape[1] + with_intercept
-    if sp.issparse(X) and D <= quadratic.PACKED_FEATURES and K > D:
+    if _pays_dense(X, D, K):
         H = np.zeros((K * D, K * D))
         for rows, part in dense_parts(X, _DENSE_BYTES):
             H += laplacian_gram(part, P[:, rows], None if c is None else c[rows], with_intercept)
@@ -222,6 +224,13 @@ def laplacian_gram(X: Any, P: np.ndarray, c: np.ndarray | None, with_intercept: 
     for k in range(K):
         H[k * D : (k + 1) * D, k * D : (k + 1) * D] += blocks[k]
     return H
+
+
+def _pays_dense(X: Any, D: int, n_matrices: int) -> bool:
+    """Whether sparse rows are better multiplied as arrays: few features, and many matrices or entries."""
+    if not sp.issparse(X) or D > quadratic.PACKED_FEATURES:
+        return False
+    return n_matrices > D or X.nnz > _FILLED * X.shape[0] * X.shape[1]
 
 
 def dense_parts(X: Any, part_bytes: int) -> Iterator[tuple[slice, np.ndarray]]:

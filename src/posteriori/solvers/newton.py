@@ -34,8 +34,8 @@ AFFORDABLE_PARAMETERS = 2000
 _AFFORDABLE_FLOPS = 4e9
 """Limits of a Hessian that is formed where much depends on it, or where products have failed."""
 _FEWEST_PRODUCTS, _FEWEST_HESSIANS = 2000, 60
-_MOST_FLOPS = 6e10
-"""A solve gives up after these many operations, some ten seconds, if it has made so many products or Hessians."""
+_MOST_FLOPS = 3e10
+"""A solve gives up after these many operations, some five seconds, if it has made so many products or Hessians."""
 _OVERHEAD = 4e5
 """Operations that a product costs however small it is."""
 _THOROUGH = 1e7
