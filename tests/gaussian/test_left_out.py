@@ -12,7 +12,7 @@ from tests.gaussian.naive_gaussian import (
 )
 from tests.slow import quick_first
 
-from posteriori.gaussian.left_out import LeftOut, left_out_log_density
+from posteriori.gaussian.left_out import LeftOut, _ratio, left_out_log_density
 from posteriori.gaussian.niw import WishartPrior, log_evidence
 from posteriori.gaussian.statistics import class_statistics
 from posteriori.gaussian.structures import STRUCTURES
@@ -183,3 +183,10 @@ def test_fewer_rows_than_features(structure, estimate):
     c = np.ones(12)
     found = left_out(X, y, c, structure, estimate, prior)[:, :3]
     np.testing.assert_allclose(found, formed_again(X, y, c, structure, estimate, prior)[:, :3], rtol=1e-8)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_distances_in_units_of_nothing_are_as_far_as_numbers_go():
+    """A row that weighs nearly everything leaves variances of rounding behind when it is left out."""
+    found = _ratio(np.array([4.0, 4e10]), np.array([2.0, 1e-300]))
+    np.testing.assert_array_equal(found, [2.0, 1e290])

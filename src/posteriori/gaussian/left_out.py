@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _TINY = 1e-300
+_FARTHEST = 1e290
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def left_out_of_variances(
         nu = belief.nu[j] - (removal.r if tied else np.where(mine, removal.r, 0.0))
         q = Z - np.where(mine, removal.mean, belief.means[k])
         q *= q
-        q /= Psi
+        q = _ratio(q, Psi)
         if removal.there is None and kappa.shape[1] == nu.shape[1] == 1:
             out[:, k] = _product_density(q, Psi, kappa[:, 0], nu[:, 0], belief, estimate)
         else:
@@ -223,7 +224,7 @@ def left_out_of_one_variance(
         Z = rows.Z - np.where(mine[:, None], removal.mean, belief.means[k])
         kappa = np.where(mine, removal.kappa[:, 0], belief.kappa[k, 0])
         nu = belief.nu[j, 0] - np.where(own, rows.removed * D, 0.0)
-        out[:, k] = _density(_dots(Z, Z) / Psi, D * np.log(Psi), kappa, nu, belief, estimate)
+        out[:, k] = _density(_ratio(_dots(Z, Z), Psi), D * np.log(Psi), kappa, nu, belief, estimate)
     return out
 
 
@@ -238,6 +239,13 @@ def _density(
 
 def _divisor(nu: np.ndarray, belief: Belief, estimate: Estimate) -> np.ndarray:
     return np.maximum(mode_divisor(belief.structure, estimate, nu, *belief.means.shape), _TINY)
+
+
+def _ratio(squares: np.ndarray, Psi: np.ndarray) -> np.ndarray:
+    """Squared distances in units of Psi, up to a limit: where Psi is all but zero they are beyond any number."""
+    with np.errstate(over="ignore"):
+        ratio = squares / Psi
+    return np.minimum(ratio, _FARTHEST, out=ratio)
 
 
 def _dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
