@@ -65,6 +65,15 @@ def test_it_is_the_same_every_time_and_depends_on_the_seed():
     assert first.comparison.models[0].log_loss != other.comparison.models[0].log_loss
 
 
+def test_where_no_rows_can_be_held_out_the_frequencies_are_selected():
+    """Five rows of a level are needed: all rows have them, those of a fold do not."""
+    table = pa.table({"level": ["a"] * 5 + ["b"] * 5, "kind": ["x"] * 5 + ["y"] * 5})
+    found = select_model(table, "kind", names=["bayes"])
+    assert found.name == FREQUENCIES
+    assert found.comparison is None
+    assert found.reason.startswith("no rows could be held out to judge a model by (")
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_class_of_one_row_is_no_obstacle():
     table = straight(60)

@@ -130,7 +130,8 @@ def select_model(
 ) -> Selection:
     """Compare models with each other and with the class frequencies, and select one.
 
-    The class frequencies are selected if no model has a lower log-loss by more than a standard error of the difference.
+    The class frequencies are selected if no model has a lower log-loss by more than a standard error of the difference,
+    or if no rows can be held out: what cannot be judged is not offered.
     Among the models that have, the lowest wins, unless a model that is preferred is behind by less than a standard
     error of the difference.
 
@@ -159,8 +160,7 @@ def select_model(
         splits = _splits(y, n_folds(names, len(y)), random_state)
         found = compare(models, table, target, sample_weight=sample_weight, cv=splits, report=report)
     except ValueError as error:  # a fold without two classes, or without a column that varies
-        name = min(names, key=_PREFERENCE.index)
-        return Selection(name, None, f"rows could not be held out to compare models ({error})")
+        return Selection(FREQUENCIES, None, f"no rows could be held out to judge a model by ({str(error).rstrip('.')})")
     return _selected(found)
 
 
