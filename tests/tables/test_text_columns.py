@@ -109,6 +109,9 @@ def test_one_unit_after_all_numbers():
     assert notes == "is read as numbers in 'CC'"
     assert column(["36 months", "60"], "number, in months")[1:] == ([36.0, 60.0], "")
     assert column(["36", "60"], "number, in months")[1] == [36, 60]
+    assert column(["36 months", "60 months", "many"], "number, in months")[1] == [36.0, 60.0, None]
+    for levels in (["0_no"] * 20 + ["1_yes"], ["0 no"] * 20 + ["1 yes"], ["0_no", "1_no", "2_no"]):
+        assert column(levels)[:2] == ("category", levels)
     for several in (["5 kg", "6 lb"], ["12A", "13A"], ["10 Main St", "12 Main St"], ["3:2", "1:5"]):
         assert column(several)[0] == "category"
 

@@ -29,6 +29,8 @@ _MOST_MISFITS = 0.1
 """The greatest share of words among numbers or dates; with more of them the column is text."""
 _MOST_REFUSED = 0.5
 """The greatest share of values that are not of the kind of the fit; with more of them the column is refused."""
+_FEWEST_IN_UNIT = 3
+"""Different numbers with one word after them, below which they are levels."""
 _MOST_MARKS = 2
 """Different words for missing values that many numbers may have among them, however often."""
 _BOUNDED = {"WHOLE": "BOUND", "DECIMAL": "BOUND", "POINT": "BOUND", "COMMA": "BOUND COMMA"}
@@ -108,9 +110,14 @@ def _with_bounds_or_marks(seen: Tally, best: str, n_misfits: int) -> ChosenForm 
 
 
 def _in_unit(seen: Tally, unit: str, *, remembered: bool = False) -> ChosenForm | None:
-    """Numbers with one word after nearly all of them, 998 cc; None if they are not."""
+    """Numbers with one word after nearly all of them, 998 cc; None if they are not.
+
+    One or two numbers are levels, such as "0 no". What was read so in the fit is read so again.
+    """
     n_misfits = seen.n_values - seen.units[unit] - seen.fitting["POINT"]
-    if not seen.units[unit] or n_misfits > _MOST_MISFITS * seen.n_values:
+    n_numbers = sum(word.endswith(unit) for word in seen.misfits)
+    few = n_numbers < _FEWEST_IN_UNIT and not remembered
+    if not seen.units[unit] or few or n_misfits > (_MOST_REFUSED if remembered else _MOST_MISFITS) * seen.n_values:
         return None
     missing = f"; {_count(n_misfits, 'other value')} taken as missing" if n_misfits else ""
     notes = () if remembered and not n_misfits else (f"is read as numbers in {_shown(unit)}{missing}",)

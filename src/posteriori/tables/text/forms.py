@@ -221,7 +221,7 @@ BOUND_COMMA = TextForm("number", COMMA.name, pa.float64(), lambda text: _bounds(
 """The same with decimal commas: <0,5."""
 
 
-_UNIT = r"[^0-9\s.,:;()-]"
+_UNIT = r"[^0-9\s.,:;()_-]"
 _WITH_UNIT = (
     rf"^[+-]?[0-9]+(?:,[0-9]{{3}})*(?:\.[0-9]+)?"
     rf"(?:[{_BLANKS}](?P<apart>{_UNIT}{{1,12}})|(?P<close>{_UNIT}{{2,12}}))$"
