@@ -21,6 +21,8 @@ __all__ = ["Approximated", "approximate"]
 _VARIATIONAL_PARAMETERS = 2_000
 _VARIATIONAL_VALUES = 4e7
 """Rows x classes up to which "auto" tries a variational posterior."""
+_VARIATIONAL_CUBES = 1e9
+"""Rows x classes^3 up to which it does: each of its steps factors a matrix (K, K) for every row."""
 _REFEREE_ROWS = 2_000
 """Rows on which approximations are compared: a random sample if there are more."""
 _REFEREE_FLOPS = 4e8
@@ -108,7 +110,9 @@ def _by_referee(objective: SoftmaxObjective, at_mode: Laplace, settings: Bayesia
 
     if abs(scores["laplace"] - scores["plugin"]) <= _EQUAL_LOSS * scores["plugin"]:
         return laplace_because("left-out rows are predicted as well as by the mode: there is little to gain")
-    if len(at_mode.likelihood_hessian) > _VARIATIONAL_PARAMETERS or objective.n_rows * K > _VARIATIONAL_VALUES:
+    n = objective.n_rows
+    many = n * K > _VARIATIONAL_VALUES or n * K**3 > _VARIATIONAL_CUBES
+    if len(at_mode.likelihood_hessian) > _VARIATIONAL_PARAMETERS or many:
         return laplace_because("too large for a variational posterior")
     found = variational(objective, at_mode.posterior.mean, at_mode.likelihood_hessian)
     candidates = [found] if found.full_step is None else [found, found.full_step]
