@@ -407,3 +407,5 @@ def test_class_means_too_far_apart_for_their_squares_are_refused(estimate):
         warnings.simplefilter("error", RuntimeWarning)
         with pytest.raises(ValueError, match="squares overflow: rescale it"):
             GaussianClassifier("spherical", estimate=estimate).fit(X, [0, 1, 2])
+        with pytest.raises(ValueError, match="squares overflow: rescale it"):  # nor has their mean a sum
+            GaussianClassifier("spherical", estimate=estimate).fit(X, [0, 1, 2], np.full(3, 1e30))

@@ -86,8 +86,8 @@ class StandardisedStatistics:
     """The statistics of (x - origin) / unit: the prior's mean at the origin, and all columns of one spread."""
 
     def __init__(self, statistics: ClassStatistics, origin: np.ndarray | None, structure: Structure) -> None:
+        self.variance = statistics.total_variance()  # refuses what is too large, for the mean too
         mean = statistics.grand_mean()
-        self.variance = statistics.total_variance()
         self.origin = mean if origin is None else origin
         # a column that is constant but for rounding has no spread to be measured by
         noise = 8.0 * np.finfo(np.float64).eps * np.abs(mean)
