@@ -10,6 +10,9 @@ __all__ = ["available_memory", "peak_memory"]
 
 def peak_memory() -> int | None:
     """The most memory that this process has used, in MB, where the system tells."""
+    own = _kilobytes("/proc/self/status", "VmHWM:")  # ru_maxrss of Linux begins with that of the process that began it
+    if own is not None:
+        return round(own / 1e3)
     try:
         import resource
     except ImportError:
@@ -20,7 +23,11 @@ def peak_memory() -> int | None:
 
 def available_memory() -> float:
     """Bytes of memory that are free for this process; half of the machine's if the system does not tell more."""
-    found = [_meminfo(), *map(_limit, ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"))]
+    free = _kilobytes("/proc/meminfo", "MemAvailable:")
+    found = [
+        None if free is None else 1024.0 * free,
+        *map(_limit, ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")),
+    ]
     known = [value for value in found if value is not None]
     if known:
         return min(known)
@@ -30,10 +37,11 @@ def available_memory() -> float:
         return 2e9
 
 
-def _meminfo() -> float | None:
+def _kilobytes(path: str, name: str) -> int | None:
+    """The number after a name in a file of Linux, if there is one."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            return next(1024.0 * int(line.split()[1]) for line in file if line.startswith("MemAvailable:"))
+        with open(path, encoding="utf-8") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(name))
     except (OSError, StopIteration, ValueError, IndexError):
         return None
 
