@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,7 +12,9 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+import sklearn
 
+import posteriori
 from benchmarks.wild.hard_problems import MOST_COEFFICIENTS, Problem
 from benchmarks.wild.reference import true_gap
 
@@ -44,7 +47,7 @@ def is_refusal(error: BaseException) -> bool:
         return False
     frame = traceback.extract_tb(error.__traceback__)[-1]
     line = linecache.getline(frame.filename, frame.lineno or 0).lstrip()
-    ours = any(f"/{name}/" in frame.filename for name in ("posteriori", "sklearn"))
+    ours = any(frame.filename.startswith(os.path.dirname(package.__file__)) for package in (posteriori, sklearn))
     return ours and line.startswith("raise") and len(str(error).split()) >= 4
 
 
