@@ -99,9 +99,9 @@ def test_the_bound_lies_below_the_evidence(make):
 
 @problems
 def test_the_bound_is_stationary(make):
-    """As far as steps are taken, until one gains less than 0.02 nats and 0.05 % of the bound.
+    """As far as steps are taken, until one gains less than 0.01 nats and 0.5 % of the bound.
 
-    In the mean a Newton step of less than 0.4 standard deviations is left, 0.08 nats; the precision is that of averaged
+    In the mean a Newton step of less than 0.45 standard deviations is left, 0.1 nats; the precision is that of averaged
     curvature to 15 % in each coordinate's scale, to a few per cent on problems that are not nearly separated.
     """
     problem = make()
@@ -109,7 +109,7 @@ def test_the_bound_is_stationary(make):
     posterior = found.posterior
     _, slope = bound_and_slope(problem, posterior)
     step = posterior.solve(slope)
-    assert np.sqrt(np.vdot(slope, step)) < 0.4
+    assert np.sqrt(np.vdot(slope, step)) < 0.45
     nodes = normal_nodes(problem.shape[0] - 1, 2**11)
     _, _, curvature = problem.curvature.averaged(posterior.mean, posterior.forms, posterior.basis, nodes)
     again = full_posterior(problem, posterior.mean, curvature)
@@ -236,7 +236,7 @@ def test_the_bound_is_that_of_the_posterior_even_where_steps_have_not_settled(ma
     problem = objective(rng.normal(size=(90, 6)) + 8.0 * np.eye(3, 6)[y], y, np.full((3, 7), 1e-4))
     found = fitted(problem, max_iter=max_iter)
     assert not found.converged
-    assert bound_and_slope(problem, found.posterior, 128)[0] >= found.bound - 0.01 - 2e-3 * abs(found.bound)
+    assert bound_and_slope(problem, found.posterior, 128)[0] >= found.bound - 0.01 - 5e-3 * abs(found.bound)
 
 
 @pytest.mark.parametrize("seed", quick_first(range(12), 3))
@@ -247,15 +247,4 @@ def test_the_bound_is_that_of_the_posterior_after_short_steps_too(seed):
     y[:K] = np.arange(K)
     problem = objective(X, y, np.full((K, D + 1), 10.0 ** rng.uniform(-3, 0)))
     found = fitted(problem)
-    assert bound_and_slope(problem, found.posterior, 128)[0] >= found.bound - 0.01 - 2e-3 * abs(found.bound)
-
-
-def test_where_steps_have_not_settled_the_full_one_is_told_with_its_own_bound():
-    rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(3), 30)
-    problem = objective(rng.normal(size=(90, 6)) + 8.0 * np.eye(3, 6)[y], y, np.full((3, 7), 1e-4))
-    found = fitted(problem)
-    assert found.posterior is found.source is found.full_step.source
-    assert found.full_step.bound < found.bound
-    assert bound_and_slope(problem, found.full_step.posterior, 128)[0] == pytest.approx(found.full_step.bound, abs=1e-6)
-    assert fitted(iris()).full_step is None
+    assert bound_and_slope(problem, found.posterior, 128)[0] >= found.bound - 0.01 - 5e-3 * abs(found.bound)

@@ -10,6 +10,7 @@ For a variational posterior p and Lambda are averages over it.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +23,17 @@ from posteriori.maths.integrals import (
     softmax_moments,
 )
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
+from posteriori.rows.blocks import Blocks, random_rows
 from posteriori.rows.products import logits
 from posteriori.softmax.pairs import pair_products, reference_covariance
 from posteriori.softmax.posterior import FullPosterior
 
-__all__ = ["LeftOutScores", "left_out"]
+__all__ = ["LeftOutScores", "Referee", "left_out"]
+
+_ROWS = 4_000
+"""Rows on which approximations and priors are compared: a random sample if there are more."""
+_FLOPS, _LEAST = 4e8, 200
+"""Rows x classes^3 that a comparison may cost, and the rows that it has in any case."""
 
 
 class LeftOutScores(NamedTuple):
@@ -34,6 +41,45 @@ class LeftOutScores(NamedTuple):
 
     plugin: np.ndarray
     averaged: np.ndarray
+
+
+class Referee:
+    """Rows of a fit, and how well they are predicted without being seen.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        All rows, in the coordinates of the fit; of many rows a random sample is judged.
+    K : int
+    """
+
+    def __init__(self, blocks: Blocks, K: int) -> None:
+        self.blocks, self.K = blocks, K
+
+    @cached_property
+    def rows(self) -> tuple[Any, np.ndarray, np.ndarray]:
+        """The rows (n, D), their targets (n, K) and weights (n,)."""
+        most = int(np.clip(_FLOPS / self.K**3, _LEAST, _ROWS))
+        X, Y, c = random_rows(self.blocks, most, np.random.default_rng(0))
+        return X, np.eye(self.K)[Y] if Y.ndim == 1 else Y, np.ones(len(Y)) if c is None else c
+
+    def scores(self, posterior: FullPosterior, source: FullPosterior | None = None) -> LeftOutScores:
+        """The log-probability of each row's target under the other rows, as in `left_out`."""
+        X, Y, weights = self.rows
+        return left_out(posterior, X, Y, np.minimum(weights, 1.0), source)
+
+    def loss(self, log_p: np.ndarray) -> float:
+        """The mean log-loss of log-probabilities (n,)."""
+        weights = self.rows[2]
+        return float(-(weights @ log_p) / weights.sum())
+
+    def gain(self, log_p: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+        """By how much the first have the lower log-loss, and the standard error of that, from the rows' differences."""
+        weights = self.rows[2]
+        share = weights / weights.sum()
+        difference = log_p - other
+        mean = float(share @ difference)
+        return mean, float(np.sqrt((share**2) @ (difference - mean) ** 2))
 
 
 def left_out(

@@ -4,13 +4,14 @@ r"""The Gaussian closest to the posterior: q = N(m, S) that maximises a bound on
 
 Where it is stationary, S^{-1} = E_q[H_lik] + R and the averaged gradient vanishes. Each step goes a share rho of the
 way to that in the precision, and the same share of a Newton step in the mean (natural gradients). Full steps settle in
-a few rounds where Laplace's Gaussian was nearly right already; where it was far too wide they oscillate: rho
-halves when a step loses and grows again when one gains.
+a few rounds where Laplace's Gaussian is nearly right; where it is far too wide they oscillate: rho halves when a step
+loses and grows again when one gains. Such a Gaussian is a bad start too, as rows that the mode is sure of have hardly
+any curvature there: the first precision is that of averages over a Gaussian of a quarter of Laplace's variances.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,9 +23,12 @@ from posteriori.solvers.problem import PosteriorProblem
 
 __all__ = ["Variational", "variational"]
 
+_NARROW = 0.25
+"""Share of Laplace's variances with which the steps begin."""
+_FIRST = 0.5
+"""Share of a full step in the first one."""
 _SHORTEST = 0.02
 """Share of a full step; when one this short still loses, the errors of the averages are all that is left."""
-
 _GROWTH = 1.2
 """The factor by which the share grows after a step that gained."""
 
@@ -44,9 +48,6 @@ class Variational:
     converged : bool
     n_iter : int
         Passes with averages, before the one that may judge the last step.
-    full_step : Variational or None
-        Where steps have not settled and a full one would lower the bound: what it leads to. Rows left out may still
-        be better predicted by it, and each row's share in its precision is known.
     """
 
     posterior: FullPosterior
@@ -54,7 +55,6 @@ class Variational:
     source: FullPosterior
     converged: bool
     n_iter: int
-    full_step: Variational | None = None
 
 
 class _Terms(NamedTuple):
@@ -64,18 +64,18 @@ class _Terms(NamedTuple):
 
 
 def variational(
-    problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray, n_nodes: int = 128, max_iter: int = 60
+    problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray, n_nodes: int = 128, max_iter: int = 40
 ) -> Variational:
-    """The Gaussian with the highest bound, by steps from N(theta, (H_lik + R)^{-1}) until one gains almost nothing.
+    """The Gaussian with the highest bound, by steps from the mode theta until one gains almost nothing.
 
     The averages are over fixed nodes, whose errors are a small fraction of the bound: it is not climbed further.
     """
     nodes = normal_nodes(problem.shape[0] - 1, n_nodes)
-    posterior, H = full_posterior(problem, theta, H_lik), H_lik
+    posterior, H = _narrow_start(problem, full_posterior(problem, theta, H_lik), nodes)
     R = problem.prior.of_contrasts(posterior.basis).precision
     log_det_R = float(np.linalg.slogdet(R)[1])
     now = _terms(problem, posterior, R, log_det_R, nodes)
-    rho, idle, n_iter = 1.0, 0, 1
+    rho, idle, n_iter = _FIRST, 0, 2
     while n_iter < max_iter and idle < 2 and rho > _SHORTEST:
         tol = _slack(now.bound)
         H_next = (1.0 - rho) * H + rho * now.curvature
@@ -91,17 +91,23 @@ def variational(
             H, posterior, now = H_next, proposed, found
     # the precision that goes with the averages exactly: each row's share in it is then known
     exact = full_posterior(problem, posterior.mean, now.curvature)
-    end = Variational(exact, now.bound, posterior, idle == 2, n_iter)
     if idle < 2 or rho < 0.2:  # full steps have not been seen to settle: this one may lead astray
         bound = _terms(problem, exact, R, log_det_R, nodes).bound
         if not bound >= now.bound - _slack(now.bound):
-            return replace(end, posterior=posterior, full_step=replace(end, bound=bound))
-    return end
+            return Variational(posterior, now.bound, posterior, idle == 2, n_iter)
+    return Variational(exact, now.bound, posterior, idle == 2, n_iter)
+
+
+def _narrow_start(problem: PosteriorProblem, at_mode: FullPosterior, nodes: Nodes) -> tuple[FullPosterior, np.ndarray]:
+    """A first Gaussian, and the averaged curvature (J D', J D') that made it."""
+    _, slope, H = problem.curvature.averaged(at_mode.mean, _NARROW * at_mode.packed_forms, at_mode.basis, nodes)
+    posterior = full_posterior(problem, at_mode.mean, H)
+    return posterior.about(at_mode.mean - posterior.solve(slope)), H
 
 
 def _slack(bound: float) -> float:
     """The change of the bound that errors of the averages alone may cause."""
-    return 0.01 + 2e-3 * abs(bound)
+    return 0.01 + 5e-3 * abs(bound)
 
 
 def _terms(
