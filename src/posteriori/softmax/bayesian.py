@@ -56,9 +56,10 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
     approximation : {"auto", "laplace", "variational", "importance"}, default "auto"
     posterior : {"auto", "full", "kronecker", "diagonal"}, default "auto"
         Which covariances are kept; "auto" keeps all while that is affordable.
-    predictive : {"quasi", "sample", "probit", "plugin"}, default "quasi"
+    predictive : {"auto", "quasi", "sample", "probit", "plugin"}, default "auto"
         How probabilities are averaged over the posterior: by fixed nodes in the space of a row's logits, over draws of
-        the weights, by the pairwise probit formula, or not at all.
+        the weights, by the pairwise probit formula, or not at all. "auto" is "quasi", but "plugin" where the mode alone
+        predicts left-out rows better.
     n_nodes : int, default 256
         Nodes of "quasi".
     n_draws : int, default 1000
@@ -107,7 +108,7 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
         *,
         approximation: str = "auto",
         posterior: str = "auto",
-        predictive: str = "quasi",
+        predictive: str = "auto",
         n_nodes: int = 256,
         n_draws: int = 1000,
         label_noise: Any = None,
@@ -300,6 +301,12 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
         return other
 
     @property
+    def chosen_predictive(self) -> str:
+        """How probabilities are predicted: `predictive`, or what "auto" stands for after this fit."""
+        require_choice("predictive", self.predictive, ("auto", *predictive.PREDICTIVES))
+        return check_fitted(self).solution_.predictive if self.predictive == "auto" else self.predictive
+
+    @property
     def covariance_(self) -> np.ndarray:
         """Posterior covariance in the units of the data, (K D', K D'): class by class, the intercept last."""
         check_fitted(self)
@@ -348,8 +355,7 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
     def _predictive(self, X: Any, log: bool) -> np.ndarray:
         """Probabilities (K, n), or their logarithms, without label noise."""
         check_fitted(self)
-        require_choice("predictive", self.predictive, predictive.PREDICTIVES)
-        prepare = predictive.PREDICTIVES[self.predictive]
+        prepare = predictive.PREDICTIVES[self.chosen_predictive]
         kernel, *params = prepare(self.fitted_, int(self.n_nodes), int(self.n_draws))
         return self._map(X, len(self.classes_), kernel, *params, log)
 

@@ -46,7 +46,7 @@ def bayesian_settings(estimator: Any) -> BayesianSettings:
     solve = solve_settings(estimator)
     require_choice("approximation", estimator.approximation, _APPROXIMATIONS)
     require_choice("posterior", estimator.posterior, _POSTERIORS)
-    require_choice("predictive", estimator.predictive, PREDICTIVES)
+    require_choice("predictive", estimator.predictive, ("auto", *PREDICTIVES))
     require_count("n_nodes", estimator.n_nodes, 2)
     require_count("n_draws", estimator.n_draws, 2)
     noise = estimator.label_noise

@@ -27,7 +27,7 @@ from posteriori.softmax.mode import Mode, SolveSettings, certified, find_mode
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.precision import DiagonalPrecision
-from posteriori.softmax.priors import WEAK, WEAKEST
+from posteriori.softmax.priors import WEAK, WEAKEST, StrengthFamily
 from posteriori.softmax.structured import structured_posterior
 from posteriori.solvers.automatic import Automatic
 from posteriori.solvers.newton import forms_hessian
@@ -50,6 +50,8 @@ _FIXED_POINT_FLOPS = 3e10
 """Cubes of the number of features that a fixed point may cost where it needs eigenvalues; 4 rounds in any case."""
 _MOST_FLOPS = 1.5e11
 """Operations that a search may cost; it looks at 8 priors in any case."""
+_HYPERPRIOR_SD = 2.0
+"""Standard deviation of a log-precision before the data are seen."""
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""
 
@@ -280,16 +282,28 @@ class SearchedPrior(ABC):
             return _fixed_point(likelihood, groups, settings, structure, u, theta)
         return _highest_evidence(likelihood, groups, settings, u, theta)
 
-    def strengthened(
-        self, likelihood: LinearLikelihood, settings: SolveSettings, found: Mode, factor: float
-    ) -> Mode | None:
-        """The mode with the weights' precisions multiplied by a factor."""
+    def strengths(self, likelihood: LinearLikelihood, found: Mode) -> StrengthFamily | None:
+        """The precisions that were found times a factor.
+
+        The prior of the mean row's logit stays as it is, but is never stronger than that of the weights.
+        """
         groups = self.groups(likelihood.blocks.n_features)
-        u = found.evidence_path[-1].u.copy()
-        u[: groups.max() + 1] = np.minimum(u[: groups.max() + 1] + np.log(factor), HIGHEST)
-        mode = find_mode(_objective_at(likelihood, groups, u), settings, found.theta)
-        path, converged = found.evidence_path, found.evidence_converged
-        return Mode(mode.objective, mode.theta, mode.solution, None, path, converged)
+        precision = found.objective.prior
+        assert isinstance(precision, DiagonalPrecision)
+        D = groups.size
+
+        def objective_at(factor: float) -> SoftmaxObjective:
+            values = precision.values.copy()
+            values[:, :D] = np.clip(factor * values[:, :D], np.exp(LOWEST), np.exp(HIGHEST))
+            values[:, D:] = np.minimum(values[:, D:], values[:, :D].max(axis=1, keepdims=True))
+            return likelihood.objective(DiagonalPrecision(values, precision.centre))
+
+        varying = likelihood.observed.variance > 0
+        return StrengthFamily(objective_at, self.log_hyperprior(np.log(precision.values[0, :D][varying])))
+
+    def log_hyperprior(self, u: np.ndarray) -> Callable[[float], float] | None:
+        """The log prior of a factor on precisions exp(u) of columns that vary; None where there is no average."""
+        return None
 
 
 class EvidencePrior(SearchedPrior):
@@ -300,6 +314,12 @@ class EvidencePrior(SearchedPrior):
     def groups(self, D: int) -> np.ndarray:
         """One group."""
         return np.zeros(D, dtype=int)
+
+    def log_hyperprior(self, u: np.ndarray) -> Callable[[float], float] | None:
+        """log N(log alpha; log(D/2), 2^2): all features together give a logit a variance of two, or e^2 times that."""
+        if u.size == 0:
+            return None
+        return lambda factor: -0.5 * float((u[0] + np.log(factor) - np.log(0.5 * u.size)) / _HYPERPRIOR_SD) ** 2
 
 
 class ArdPrior(SearchedPrior):

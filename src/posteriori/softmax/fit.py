@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -11,20 +11,18 @@ from posteriori.exceptions import ApproximationWarning, ConvergenceWarning, Sepa
 from posteriori.softmax.approximation import Approximated, approximate
 from posteriori.softmax.bayesian_settings import BayesianSettings
 from posteriori.softmax.laplace import Laplace, laplace
+from posteriori.softmax.leave_one_out import Referee
 from posteriori.softmax.likelihood import LinearLikelihood
-from posteriori.softmax.mode import Mode
+from posteriori.softmax.mixture import MixturePosterior
+from posteriori.softmax.mode import Mode, find_mode
 from posteriori.softmax.posterior import Posterior
 from posteriori.softmax.priors import PriorInCoordinates
+from posteriori.softmax.strength import Strength, StrengthPoint, Strengths
 from posteriori.softmax.structured import structure_for, structured_posterior
+from posteriori.softmax.variational import variational
 from posteriori.solvers.solution import BayesianSolution, Solution, Status
 
 __all__ = ["BayesianFit", "bayesian_fit", "warn_about"]
-
-_FAR_WORSE = 0.05
-"""Nats a row by which left-out rows may be predicted worse than by the mode, before a stronger prior is tried."""
-_STRONGER = (4.0, 16.0, 64.0, 256.0)
-_WORSE, _WORSE_NATS = 0.02, 0.01
-"""The excess of a posterior's left-out log-loss over its mode's, as a share and in nats, that gives a warning."""
 
 
 @dataclass(frozen=True)
@@ -69,20 +67,98 @@ def bayesian_fit(likelihood: LinearLikelihood, settings: BayesianSettings) -> Ba
         fitted = Approximated(posterior, "laplace", f"the only one for a {structure} posterior")
         solution = _solution(found, fitted, posterior.structure, reason)
         return BayesianFit(found.theta, posterior, _prior(found), log_evidence, solution, _log_likelihood(found))
-    at_mode = found.laplace or laplace(found.objective, found.theta)
-    interrupted = False
-    try:
-        fitted = approximate(found.objective, at_mode, settings)
-        if _fails(fitted):
-            found, at_mode, fitted = _with_stronger_prior(likelihood, settings, found, at_mode, fitted)
-    except KeyboardInterrupt:  # the mode is known: Laplace's posterior is what there is
-        interrupted = True
-        fitted = Approximated(at_mode.posterior, "laplace", "interrupted before another was found")
-    solution = _solution(found, fitted, structure, reason)
-    if interrupted:
+    judged = _judged(likelihood, settings, found)
+    solution = _solution(judged.found, judged.fitted, structure, reason)
+    solution = replace(solution, strength_path=judged.path, strength_reason=judged.reason)
+    if judged.interrupted:
         solution = replace(solution, status=Status.INTERRUPTED)
-    evidence = at_mode.log_evidence if fitted.log_evidence is None else fitted.log_evidence
-    return BayesianFit(found.theta, fitted.posterior, _prior(found), evidence, solution, _log_likelihood(found))
+    found, fitted = judged.found, judged.fitted
+    prior, log_likelihood = _prior(found), _log_likelihood(found)
+    return BayesianFit(found.theta, fitted.posterior, prior, judged.log_evidence, solution, log_likelihood)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A mode and a posterior that were chosen by what they predict.
+
+    Attributes
+    ----------
+    found : Mode
+    fitted : Approximated
+    log_evidence : float
+    path : list of StrengthPoint
+        Strengths of the prior that were compared.
+    reason : str
+        Why the prior is as strong as it is.
+    interrupted : bool
+    """
+
+    found: Mode
+    fitted: Approximated
+    log_evidence: float
+    path: list[StrengthPoint] = field(default_factory=list)
+    reason: str = ""
+    interrupted: bool = False
+
+
+def _judged(likelihood: LinearLikelihood, settings: BayesianSettings, found: Mode) -> _Judged:
+    """Choose the strength of the prior and the posterior by left-out rows, from the mode of highest evidence on."""
+    at_mode = found.laplace or laplace(found.objective, found.theta)
+    referee = Referee(found.objective.blocks, len(found.theta))
+    family = settings.prior.strengths(likelihood, found)
+    try:
+        if family is None:
+            fitted = approximate(found.objective, at_mode, settings, referee)
+            return _Judged(found, fitted, _log_evidence(at_mode, fitted))
+        strengths = Strengths(family.objective_at, found.objective, at_mode, referee)
+        best = strengths.best()
+        if best.step != 0:
+            found = _with_path(find_mode(best.objective, settings.solve, best.at_mode.posterior.mean), found)
+            at_mode = laplace(found.objective, found.theta)
+        fitted = approximate(found.objective, at_mode, settings, referee)
+        evidence = _log_evidence(at_mode, fitted)
+        if best.step != 0:
+            reason = f"{best.factor:g} times the precision of highest evidence: left-out rows are predicted better"
+        else:
+            reason = "highest evidence"
+            if family.log_prior is not None and fitted.name in ("laplace", "variational"):
+                likely = strengths.likely(family.log_prior)
+                if len(likely) > 1:
+                    fitted = _averaged(likely, fitted, evidence)
+                    reason = f"highest evidence; the posterior is averaged over {len(likely)} strengths"
+        return _Judged(found, fitted, evidence, strengths.path, reason)
+    except KeyboardInterrupt:  # a mode is known: Laplace's posterior is what there is
+        fitted = Approximated(at_mode.posterior, "laplace", "interrupted before another was found")
+        return _Judged(found, fitted, at_mode.log_evidence, interrupted=True)
+
+
+def _with_path(mode: Mode, searched: Mode) -> Mode:
+    """A mode of another strength, with the path of the search that it came from."""
+    return replace(mode, evidence_path=searched.evidence_path, evidence_converged=searched.evidence_converged)
+
+
+def _log_evidence(at_mode: Laplace, fitted: Approximated) -> float:
+    """The best estimate there is: by importance weights, or the higher of Laplace's and the variational bound."""
+    if fitted.log_evidence is not None:
+        return fitted.log_evidence
+    return at_mode.log_evidence if fitted.bound is None else max(at_mode.log_evidence, fitted.bound)
+
+
+def _averaged(likely: dict[Strength, float], fitted: Approximated, log_evidence: float) -> Approximated:
+    """The posterior averaged over strengths of the prior, each with its own of the same approximation."""
+    members: list[tuple[Posterior, float]] = []
+    for strength, log_prior in likely.items():
+        at_mode = strength.at_mode
+        if strength.step == 0:
+            members.append((fitted.posterior, log_evidence + log_prior))
+        elif fitted.name == "variational":
+            found = variational(strength.objective, at_mode.posterior.mean, at_mode.likelihood_hessian)
+            members.append((found.posterior, max(at_mode.log_evidence, found.bound) + log_prior))
+        else:
+            members.append((at_mode.posterior, at_mode.log_evidence + log_prior))
+    posteriors, log_weights = zip(*members, strict=True)
+    weights = np.exp(np.array(log_weights) - max(log_weights))
+    return replace(fitted, posterior=MixturePosterior(posteriors, weights / weights.sum()))
 
 
 def _require_compatible(settings: BayesianSettings, structure: str, reason: str) -> None:
@@ -113,36 +189,6 @@ def _log_likelihood(found: Mode) -> float:
     return 0.5 * float(np.vdot(objective.prior.times(centred), centred)) - value
 
 
-def _fails(fitted: Approximated) -> bool:
-    """Whether left-out rows are predicted far worse than by the mode alone, by the best approximation there is."""
-    return bool(fitted.scores) and fitted.score > 2.0 * fitted.scores["plugin"] + _FAR_WORSE
-
-
-def _with_stronger_prior(
-    likelihood: LinearLikelihood, settings: BayesianSettings, found: Mode, at_mode: Laplace, fitted: Approximated
-) -> tuple[Mode, Laplace, Approximated]:
-    """Stronger priors, until a posterior predicts; the best of all is kept.
-
-    The evidence is Laplace's. Where rows are all but separated, it may prefer a prior so weak that the posterior has no
-    resemblance to a Gaussian.
-    """
-    best = found, at_mode, fitted
-    for factor in _STRONGER:
-        mode = settings.prior.strengthened(likelihood, settings.solve, found, factor)
-        if mode is None or mode.solution.status is Status.INTERRUPTED:
-            break
-        curvature = laplace(mode.objective, mode.theta)
-        tried = approximate(mode.objective, curvature, settings)
-        if not tried.scores:
-            break
-        if tried.score < best[2].score:
-            reason = f"{tried.reason}, with {factor:g} times the precision of highest evidence"
-            best = mode, curvature, replace(tried, reason=reason)
-        if not _fails(tried):
-            break
-    return best
-
-
 def _solution(found: Mode, fitted: Approximated, structure: str, structure_reason: str) -> BayesianSolution:
     """The end of the solve for the mode, with the choices around it."""
     return BayesianSolution(
@@ -153,6 +199,7 @@ def _solution(found: Mode, fitted: Approximated, structure: str, structure_reaso
         approximation_reason=fitted.reason,
         approximation_converged=fitted.converged,
         scores=fitted.scores,
+        predictive="plugin" if fitted.by_mode else "quasi",
         evidence_path=found.evidence_path,
         evidence_converged=found.evidence_converged,
         bound=fitted.bound,
@@ -192,16 +239,6 @@ def warn_about(solution: BayesianSolution, n_draws: int, classes: np.ndarray, na
             ApproximationWarning,
             stacklevel=3,
         )
-    if solution.scores:
-        plugin, chosen = solution.scores["plugin"], solution.scores[solution.approximation]
-        if chosen - plugin > max(_WORSE * plugin, _WORSE_NATS):
-            warnings.warn(
-                f"The {solution.approximation} posterior predicts left-out rows worse than its mode alone: "
-                f"log-loss {chosen:.3g} against {plugin:.3g}. Classes are nearly separable; consider "
-                "predictive='plugin' for probabilities, and distrust the intervals.",
-                ApproximationWarning,
-                stacklevel=3,
-            )
     if solution.k_hat is not None and solution.k_hat > min(0.7, 1.0 - 1.0 / np.log10(n_draws)):
         warnings.warn(
             f"Importance weights are unreliable (k-hat {solution.k_hat:.2f}, worth "

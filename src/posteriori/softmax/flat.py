@@ -79,11 +79,8 @@ class FlatPrior(Parameters):
             return replace(found, posterior=posterior)
         return _polished(objective, found, settings.tol)
 
-    def strengthened(
-        self, likelihood: LinearLikelihood, settings: SolveSettings, found: Mode, factor: float
-    ) -> Mode | None:
+    def strengths(self, likelihood: LinearLikelihood, found: Mode) -> None:
         """None: it has no strength."""
-        return None
 
     def _precision(self, likelihood: LinearLikelihood) -> DiagonalPrecision:
         given = self.intercept_precision

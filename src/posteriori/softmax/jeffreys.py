@@ -61,11 +61,8 @@ class JeffreysPrior:
         )
         return Mode(objective, best.theta, solution, posterior=problem.posterior(best.theta))
 
-    def strengthened(
-        self, likelihood: LinearLikelihood, settings: SolveSettings, found: Mode, factor: float
-    ) -> Mode | None:
+    def strengths(self, likelihood: LinearLikelihood, found: Mode) -> None:
         """None: it has no strength."""
-        return None
 
 
 class JeffreysProblem:

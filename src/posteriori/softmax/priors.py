@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -13,9 +14,19 @@ from posteriori.parameters import Parameters, finite_numbers, is_number, require
 from posteriori.softmax.coordinates import CoordinateRule, Coordinates
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings, find_mode
+from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.precision import DiagonalPrecision, KroneckerPrecision, MatrixPrecision, Precision
 
-__all__ = ["WEAK", "WEAKEST", "GaussianPrior", "Prior", "PriorInCoordinates", "RidgePenalty", "per_coefficient"]
+__all__ = [
+    "WEAK",
+    "WEAKEST",
+    "GaussianPrior",
+    "Prior",
+    "PriorInCoordinates",
+    "RidgePenalty",
+    "StrengthFamily",
+    "per_coefficient",
+]
 
 WEAK = 1.0 / 2.5**2
 """Precision of the logit of the mean row where the user gives none: probabilities from 0.01 to 0.99 are all likely."""
@@ -50,10 +61,24 @@ class Prior(Protocol):
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The mode under it, with whatever of it is chosen by the data; `structure` is the posterior's."""
 
-    def strengthened(
-        self, likelihood: LinearLikelihood, settings: SolveSettings, found: Mode, factor: float
-    ) -> Mode | None:
-        """The mode with a prior `factor` times as strong as the one that was chosen; None if none was chosen."""
+    def strengths(self, likelihood: LinearLikelihood, found: Mode) -> StrengthFamily | None:
+        """The prior that was found, and those that are stronger or weaker; None if it is as the user stated it."""
+
+
+@dataclass(frozen=True)
+class StrengthFamily:
+    """One prior with all its precisions multiplied by a factor.
+
+    Attributes
+    ----------
+    objective_at : callable
+        Factor -> the objective with this prior.
+    log_prior : callable or None
+        Factor -> the log density of its logarithm, for averages over it; None where there is no average.
+    """
+
+    objective_at: Callable[[float], SoftmaxObjective]
+    log_prior: Callable[[float], float] | None
 
 
 @dataclass(frozen=True)
@@ -156,9 +181,7 @@ class GaussianPrior(Parameters):
         prior = self.in_coordinates(K, D, likelihood.has_intercept, likelihood.coordinates)
         return find_mode(likelihood.objective(prior.precision, prior.mean), settings)
 
-    def strengthened(
-        self, likelihood: LinearLikelihood, settings: SolveSettings, found: Mode, factor: float
-    ) -> Mode | None:
+    def strengths(self, likelihood: LinearLikelihood, found: Mode) -> StrengthFamily | None:
         """None: it is as strong as the user stated it."""
         return None
 

@@ -11,7 +11,7 @@ any curvature there: the first precision is that of averages over a Gaussian of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +48,9 @@ class Variational:
     converged : bool
     n_iter : int
         Passes with averages, before the one that may judge the last step.
+    full_step : Variational or None
+        Where steps have not settled and a full one would lower the bound: what it leads to. Rows left out may still
+        be better predicted by it, and each row's share in its precision is known.
     """
 
     posterior: FullPosterior
@@ -55,6 +58,7 @@ class Variational:
     source: FullPosterior
     converged: bool
     n_iter: int
+    full_step: Variational | None = None
 
 
 class _Terms(NamedTuple):
@@ -91,11 +95,12 @@ def variational(
             H, posterior, now = H_next, proposed, found
     # the precision that goes with the averages exactly: each row's share in it is then known
     exact = full_posterior(problem, posterior.mean, now.curvature)
+    end = Variational(exact, now.bound, posterior, idle == 2, n_iter)
     if idle < 2 or rho < 0.2:  # full steps have not been seen to settle: this one may lead astray
         bound = _terms(problem, exact, R, log_det_R, nodes).bound
         if not bound >= now.bound - _slack(now.bound):
-            return Variational(posterior, now.bound, posterior, idle == 2, n_iter)
-    return Variational(exact, now.bound, posterior, idle == 2, n_iter)
+            return replace(end, posterior=posterior, full_step=replace(end, bound=bound))
+    return end
 
 
 def _narrow_start(problem: PosteriorProblem, at_mode: FullPosterior, nodes: Nodes) -> tuple[FullPosterior, np.ndarray]:

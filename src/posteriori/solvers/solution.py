@@ -176,7 +176,14 @@ class BayesianSolution(Solution):
     approximation_converged : bool or None
         Whether the steps towards a variational posterior had settled.
     scores : dict of str to float
-        Approximate leave-one-out log-loss of each candidate, "plugin" among them; empty if there was no choice.
+        Left-out log-loss of each candidate, "plugin" for the mode alone; empty if there was no choice.
+    predictive : str
+        How probabilities are predicted unless asked otherwise: "quasi", averaged over the posterior, or "plugin", by
+        the mode alone where that predicts left-out rows better.
+    strength_reason : str
+        Why a prior that was searched is as strong as it is; empty if it was given.
+    strength_path : list
+        Strengths of the prior that were compared, each with its log evidence and left-out log-loss.
     evidence_path : list
         Points visited in search of the prior, each with its log evidence and gradient.
     evidence_converged : bool or None
@@ -192,6 +199,9 @@ class BayesianSolution(Solution):
     approximation_reason: str = ""
     approximation_converged: bool | None = None
     scores: dict[str, float] = field(default_factory=dict)
+    predictive: str = "quasi"
+    strength_reason: str = ""
+    strength_path: list[Any] = field(default_factory=list, repr=False)
     evidence_path: list[Any] = field(default_factory=list, repr=False)
     evidence_converged: bool | None = None
     bound: float | None = None

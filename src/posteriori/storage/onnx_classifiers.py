@@ -65,19 +65,18 @@ def _bayesian(model: BayesianSoftmaxRegression, X: Value) -> Outputs:
         Z = Z - coordinates.shift
     if coordinates.scale is not None:
         Z = Z.scaled(coordinates.scale)
-    if model.predictive == "plugin":
+    predictive = model.chosen_predictive
+    if predictive == "plugin":
         P = (_logits(Z, fitted.mode, model.n_features_in_) + offset).softmax()
-    elif model.predictive == "probit":
+    elif predictive == "probit":
         P = _probit(Z, posterior, offset, model.n_features_in_)
-    elif model.predictive == "sample":
+    elif predictive == "sample":
         thetas = fitted.draws(int(model.n_draws))
         P = _over_draws(Z, thetas, np.full(len(thetas), 1.0 / len(thetas)), offset, model.n_features_in_)
-    elif model.predictive == "quasi" and isinstance(posterior, WeightedDraws):
+    elif isinstance(posterior, WeightedDraws):
         P = _over_draws(Z, posterior.thetas, posterior.weights, offset, model.n_features_in_)
-    elif model.predictive == "quasi":
-        P = _quasi(Z, posterior, offset, quasi_nodes(int(model.n_nodes), len(model.classes_)), model.n_features_in_)
     else:
-        raise ValueError(f"predictive={model.predictive!r} is unknown: use 'quasi', 'sample', 'probit' or 'plugin'.")
+        P = _quasi(Z, posterior, offset, quasi_nodes(int(model.n_nodes), len(model.classes_)), model.n_features_in_)
     if model.label_noise_ > 0:
         P = (1.0 - model.label_noise_) * P + model.label_noise_ / K
     return Outputs(P + _no_number(X), P)

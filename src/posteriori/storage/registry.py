@@ -217,6 +217,7 @@ def _parts() -> list[Stored]:
         Stored("FitStatistics", "posteriori.softmax.fitted", "fields"),
         Stored("TraceEntry", "posteriori.solvers.solution", "fields"),
         Stored("EvidencePoint", "posteriori.softmax.evidence", "fields"),
+        Stored("StrengthPoint", "posteriori.softmax.strength", "fields"),
         Stored("SeparatedClasses", "posteriori.softmax.certificate", "fields"),
         # solvers
         Stored("Automatic", "posteriori.solvers.automatic", "fields"),
