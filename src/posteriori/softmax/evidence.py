@@ -268,6 +268,10 @@ class SearchedPrior(ABC):
         """Standardised columns."""
         return CoordinateRule(scaled=True, shift_allowed=has_intercept)
 
+    def isotropic(self, likelihood: LinearLikelihood) -> bool:
+        """Whether there is one group."""
+        return bool((self.groups(likelihood.blocks.n_features) == 0).all())
+
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The precisions of highest evidence, and the mode under them."""
         groups = self.groups(likelihood.blocks.n_features)
@@ -298,11 +302,10 @@ class SearchedPrior(ABC):
             values[:, D:] = np.minimum(values[:, D:], values[:, :D].max(axis=1, keepdims=True))
             return likelihood.objective(DiagonalPrecision(values, precision.centre))
 
-        varying = likelihood.observed.variance > 0
-        return StrengthFamily(objective_at, self.log_hyperprior(np.log(precision.values[0, :D][varying])))
+        return StrengthFamily(objective_at, self.log_hyperprior(likelihood, np.log(precision.values[0, :D])))
 
-    def log_hyperprior(self, u: np.ndarray) -> Callable[[float], float] | None:
-        """The log prior of a factor on precisions exp(u) of columns that vary; None where there is no average."""
+    def log_hyperprior(self, likelihood: LinearLikelihood, u: np.ndarray) -> Callable[[float], float] | None:
+        """The log prior of a factor on precisions exp(u), (D,), for averages over it; None if there is no average."""
         return None
 
 
@@ -315,11 +318,15 @@ class EvidencePrior(SearchedPrior):
         """One group."""
         return np.zeros(D, dtype=int)
 
-    def log_hyperprior(self, u: np.ndarray) -> Callable[[float], float] | None:
-        """log N(log alpha; log(D/2), 2^2): all features together give a logit a variance of two, or e^2 times that."""
-        if u.size == 0:
+    def log_hyperprior(self, likelihood: LinearLikelihood, u: np.ndarray) -> Callable[[float], float] | None:
+        """log N(log alpha; log(D/2), 2^2): all features together give a logit a variance of two, or e^2 times that.
+
+        D is the sum of the columns' variances: of standardised columns that vary, their number.
+        """
+        total = float(likelihood.observed.variance.sum())
+        if total <= 0:
             return None
-        return lambda factor: -0.5 * float((u[0] + np.log(factor) - np.log(0.5 * u.size)) / _HYPERPRIOR_SD) ** 2
+        return lambda factor: -0.5 * float((u[0] + np.log(factor) - np.log(0.5 * total)) / _HYPERPRIOR_SD) ** 2
 
 
 class ArdPrior(SearchedPrior):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -16,13 +17,18 @@ from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mixture import MixturePosterior
 from posteriori.softmax.mode import Mode, find_mode
 from posteriori.softmax.posterior import Posterior
+from posteriori.softmax.precision import Precision
 from posteriori.softmax.priors import PriorInCoordinates
-from posteriori.softmax.strength import Strength, StrengthPoint, Strengths
+from posteriori.softmax.row_space import row_space
+from posteriori.softmax.strength import StrengthPoint, Strengths
 from posteriori.softmax.structured import structure_for, structured_posterior
 from posteriori.softmax.variational import variational
 from posteriori.solvers.solution import BayesianSolution, Solution, Status
 
 __all__ = ["BayesianFit", "bayesian_fit", "warn_about"]
+
+Finished = Callable[[Posterior, Precision], Posterior]
+"""What makes the posterior of a fit of one that is known under a prior."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,23 @@ class BayesianFit:
 
 
 def bayesian_fit(likelihood: LinearLikelihood, settings: BayesianSettings) -> BayesianFit:
-    """Fit in the coordinates of a likelihood."""
+    """Fit in the coordinates of a likelihood, or where rows are fewer than features in the space that they span."""
+    space = row_space(likelihood) if settings.prior.isotropic(likelihood) else None
+    if space is None:
+        return _fit(likelihood, settings, lambda posterior, prior: posterior)
+    fit = _fit(space.likelihood, settings, space.posterior)
+    assert fit.prior is not None
+    reason = f"{fit.solution.structure_reason} in the space of {space.basis.shape[1]} rows"
+    return replace(
+        fit,
+        theta=space.parameters(fit.theta),
+        prior=PriorInCoordinates(None, space.precision(fit.prior.precision)),
+        solution=replace(fit.solution, structure_reason=reason),
+    )
+
+
+def _fit(likelihood: LinearLikelihood, settings: BayesianSettings, finished: Finished) -> BayesianFit:
+    """A fit whose posteriors, known under a prior, are finished by a function of both."""
     K, width = likelihood.shape
     structure, reason = structure_for(settings.posterior, likelihood.blocks.n_rows, K, width)
     _require_compatible(settings, structure, reason)
@@ -66,13 +88,15 @@ def bayesian_fit(likelihood: LinearLikelihood, settings: BayesianSettings) -> Ba
         posterior, log_evidence = structured_posterior(found.objective, found.theta, kind)
         fitted = Approximated(posterior, "laplace", f"the only one for a {structure} posterior")
         solution = _solution(found, fitted, posterior.structure, reason)
-        return BayesianFit(found.theta, posterior, _prior(found), log_evidence, solution, _log_likelihood(found))
-    judged = _judged(likelihood, settings, found)
-    solution = _solution(judged.found, judged.fitted, structure, reason)
-    solution = replace(solution, strength_path=judged.path, strength_reason=judged.reason)
+        outer = finished(posterior, found.objective.prior)
+        return BayesianFit(found.theta, outer, _prior(found), log_evidence, solution, _log_likelihood(found))
+    judged = _judged(likelihood, settings, found, finished)
+    found, fitted = judged.found, judged.fitted
+    solution = replace(
+        _solution(found, fitted, structure, reason), strength_path=judged.path, strength_reason=judged.reason
+    )
     if judged.interrupted:
         solution = replace(solution, status=Status.INTERRUPTED)
-    found, fitted = judged.found, judged.fitted
     prior, log_likelihood = _prior(found), _log_likelihood(found)
     return BayesianFit(found.theta, fitted.posterior, prior, judged.log_evidence, solution, log_likelihood)
 
@@ -101,35 +125,39 @@ class _Judged:
     interrupted: bool = False
 
 
-def _judged(likelihood: LinearLikelihood, settings: BayesianSettings, found: Mode) -> _Judged:
+def _judged(likelihood: LinearLikelihood, settings: BayesianSettings, found: Mode, finished: Finished) -> _Judged:
     """Choose the strength of the prior and the posterior by left-out rows, from the mode of highest evidence on."""
     at_mode = found.laplace or laplace(found.objective, found.theta)
     referee = Referee(found.objective.blocks, len(found.theta))
     family = settings.prior.strengths(likelihood, found)
     try:
         if family is None:
-            fitted = approximate(found.objective, at_mode, settings, referee)
-            return _Judged(found, fitted, _log_evidence(at_mode, fitted))
+            return _approximated(found, at_mode, settings, referee, finished)
         strengths = Strengths(family.objective_at, found.objective, at_mode, referee)
         best = strengths.best()
         if best.step != 0:
             found = _with_path(find_mode(best.objective, settings.solve, best.at_mode.posterior.mean), found)
             at_mode = laplace(found.objective, found.theta)
-        fitted = approximate(found.objective, at_mode, settings, referee)
-        evidence = _log_evidence(at_mode, fitted)
-        if best.step != 0:
             reason = f"{best.factor:g} times the precision of highest evidence: left-out rows are predicted better"
-        else:
-            reason = "highest evidence"
-            if family.log_prior is not None and fitted.name in ("laplace", "variational"):
-                likely = strengths.likely(family.log_prior)
-                if len(likely) > 1:
-                    fitted = _averaged(likely, fitted, evidence)
-                    reason = f"highest evidence; the posterior is averaged over {len(likely)} strengths"
-        return _Judged(found, fitted, evidence, strengths.path, reason)
+            judged = _approximated(found, at_mode, settings, referee, finished)
+            return replace(judged, path=strengths.path, reason=reason)
+        judged = _approximated(found, at_mode, settings, referee, finished)
+        if family.log_prior is None or judged.fitted.name == "importance":
+            return replace(judged, path=strengths.path, reason="highest evidence")
+        return _averaged(judged, strengths, family.log_prior, finished)
     except KeyboardInterrupt:  # a mode is known: Laplace's posterior is what there is
-        fitted = Approximated(at_mode.posterior, "laplace", "interrupted before another was found")
+        posterior = finished(at_mode.posterior, found.objective.prior)
+        fitted = Approximated(posterior, "laplace", "interrupted before another was found")
         return _Judged(found, fitted, at_mode.log_evidence, interrupted=True)
+
+
+def _approximated(
+    found: Mode, at_mode: Laplace, settings: BayesianSettings, referee: Referee, finished: Finished
+) -> _Judged:
+    """A mode with the posterior asked for, or the one that the referee prefers."""
+    fitted = approximate(found.objective, at_mode, settings, referee)
+    outer = replace(fitted, posterior=finished(fitted.posterior, found.objective.prior))
+    return _Judged(found, outer, _log_evidence(at_mode, fitted))
 
 
 def _with_path(mode: Mode, searched: Mode) -> Mode:
@@ -144,21 +172,29 @@ def _log_evidence(at_mode: Laplace, fitted: Approximated) -> float:
     return at_mode.log_evidence if fitted.bound is None else max(at_mode.log_evidence, fitted.bound)
 
 
-def _averaged(likely: dict[Strength, float], fitted: Approximated, log_evidence: float) -> Approximated:
-    """The posterior averaged over strengths of the prior, each with its own of the same approximation."""
-    members: list[tuple[Posterior, float]] = []
-    for strength, log_prior in likely.items():
-        at_mode = strength.at_mode
-        if strength.step == 0:
-            members.append((fitted.posterior, log_evidence + log_prior))
-        elif fitted.name == "variational":
-            found = variational(strength.objective, at_mode.posterior.mean, at_mode.likelihood_hessian)
-            members.append((found.posterior, max(at_mode.log_evidence, found.bound) + log_prior))
-        else:
-            members.append((at_mode.posterior, at_mode.log_evidence + log_prior))
-    posteriors, log_weights = zip(*members, strict=True)
+def _averaged(
+    judged: _Judged, strengths: Strengths, log_prior: Callable[[float], float], finished: Finished
+) -> _Judged:
+    """The posterior averaged over likely strengths of the prior, each with its own of the same approximation."""
+    likely, fitted = strengths.likely(log_prior), judged.fitted
+    if len(likely) == 1:
+        return replace(judged, path=strengths.path, reason="highest evidence")
+    posteriors, log_weights = [], []
+    for strength in likely:
+        posterior, log_evidence = fitted.posterior, judged.log_evidence
+        if strength.step != 0:
+            at_mode = strength.at_mode
+            inner, log_evidence = at_mode.posterior, at_mode.log_evidence
+            if fitted.name == "variational":
+                found = variational(strength.objective, inner.mean, at_mode.likelihood_hessian)
+                inner, log_evidence = found.posterior, max(log_evidence, found.bound)
+            posterior = finished(inner, strength.objective.prior)
+        posteriors.append(posterior)
+        log_weights.append(log_evidence + log_prior(strength.factor))
     weights = np.exp(np.array(log_weights) - max(log_weights))
-    return replace(fitted, posterior=MixturePosterior(posteriors, weights / weights.sum()))
+    mixture = replace(fitted, posterior=MixturePosterior(posteriors, weights / weights.sum()))
+    reason = f"highest evidence; the posterior is averaged over {len(likely)} strengths"
+    return replace(judged, fitted=mixture, path=strengths.path, reason=reason)
 
 
 def _require_compatible(settings: BayesianSettings, structure: str, reason: str) -> None:

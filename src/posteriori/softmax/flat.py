@@ -79,6 +79,10 @@ class FlatPrior(Parameters):
             return replace(found, posterior=posterior)
         return _polished(objective, found, settings.tol)
 
+    def isotropic(self, likelihood: LinearLikelihood) -> bool:
+        """False: weights that no row determines have no distribution."""
+        return False
+
     def strengths(self, likelihood: LinearLikelihood, found: Mode) -> None:
         """None: it has no strength."""
 

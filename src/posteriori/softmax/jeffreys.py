@@ -61,6 +61,10 @@ class JeffreysPrior:
         )
         return Mode(objective, best.theta, solution, posterior=problem.posterior(best.theta))
 
+    def isotropic(self, likelihood: LinearLikelihood) -> bool:
+        """False: weights that no row determines have no distribution."""
+        return False
+
     def strengths(self, likelihood: LinearLikelihood, found: Mode) -> None:
         """None: it has no strength."""
 

@@ -58,6 +58,9 @@ class Prior(Protocol):
     def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
         """The coordinates of a fit that this prior needs."""
 
+    def isotropic(self, likelihood: LinearLikelihood) -> bool:
+        """Whether all weights have mean zero and one precision: features may then be rotated, and nothing changes."""
+
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The mode under it, with whatever of it is chosen by the data; `structure` is the posterior's."""
 
@@ -174,6 +177,11 @@ class GaussianPrior(Parameters):
         factors = self.precision if isinstance(self.precision, tuple) else (self.precision,)
         strongest = np.prod([np.abs(finite_numbers("precision", each)).max(initial=0.0) for each in factors])
         return CoordinateRule(scaled=False, shift_allowed=has_intercept, largest_scale=_largest_scale(strongest))
+
+    def isotropic(self, likelihood: LinearLikelihood) -> bool:
+        """Whether it is one number for all weights, in the units in which the fit computes."""
+        in_their_units = self.autoscale or likelihood.coordinates.scale is None
+        return in_their_units and all(is_number(each) for each in (self.mean, self.precision)) and self.mean == 0
 
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The mode under this prior."""

@@ -140,10 +140,10 @@ class Strengths:
             here = there
         return here
 
-    def likely(self, log_prior: Callable[[float], float]) -> dict[Strength, float]:
-        """The strengths that have a part in an average, and the log prior of each."""
+    def likely(self, log_prior: Callable[[float], float]) -> list[Strength]:
+        """The strengths that have a part in an average."""
         if not self.matters:
-            return {self[0]: 0.0}
+            return [self[0]]
         values = {0: self._log_weight(0, log_prior)}
         for direction in (-1, 1):
             for step in range(direction, direction * (_MOST + 1), direction):
@@ -151,7 +151,7 @@ class Strengths:
                 if values[step] < max(values.values()) + np.log(_LEAST_WEIGHT):
                     break
         least = max(values.values()) + np.log(_LEAST_WEIGHT)
-        return {self[step]: log_prior(self[step].factor) for step, value in values.items() if value >= least}
+        return [self[step] for step, value in sorted(values.items()) if value >= least or step == 0]
 
     def _log_weight(self, step: int, log_prior: Callable[[float], float]) -> float:
         return self[step].at_mode.log_evidence + log_prior(self[step].factor)

@@ -261,6 +261,10 @@ def _parts() -> list[Stored]:
             "attributes",
             ("mean", "precisions", "centre", "latent_basis"),
         ),
+        Stored("MixturePosterior", "posteriori.softmax.mixture", "attributes",
+               ("members", "weights", "mean", "structure")),
+        Stored("RowSpacePosterior", "posteriori.softmax.row_space", "attributes",
+               ("inner", "basis", "alpha", "mean", "structure", "gaussian")),
         Stored("WeightedDraws", "posteriori.softmax.importance", "attributes", ("thetas", "weights", "mean")),
         # Gaussian classes
         Stored("GaussianFit", "posteriori.gaussian.fit", "fields"),
