@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks import problems
 
 POINT = ("softmax", "passes", "scaling")
-BAYES = ("price", "quality", "laplace-torch", "honesty", "coverage")
+BAYES = ("price", "quality", "blocks", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal", "calibration")
 GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
@@ -25,10 +25,12 @@ of SoftmaxRegression:
 of BayesianSoftmaxRegression:
   price          mode, covariance and evidence, against scikit-learn's default point estimate
   quality        log-loss of test rows, against LogisticRegressionCV (more sets with --data)
+  blocks         categories of many levels: one strength per block, against one for all, ARD and LogisticRegressionCV
+                 (flights with --data)
   laplace-torch  the same posterior by laplace-torch; predictions with 1,000 classes
   honesty        predictive probabilities and intervals, against NUTS by NumPyro
   coverage       intervals in simulation with a known prior (--datasets)
-  bayes          these five
+  bayes          these six
 of GaussianClassifier:
   gaussian-parameters  those of maximum likelihood, against GaussianNB, LDA and QDA
   gaussian-speed       seconds to fit and to predict, against the same
@@ -90,7 +92,11 @@ def main() -> None:
             "all",
         ),
     )
-    parser.add_argument("--data", type=Path, help="folder with NAME.npz: mnist, letter (X, y, split), others (X, y)")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with NAME.npz: mnist, letter (X, y, split), others (X, y); flights.csv.zip for blocks",
+    )
     parser.add_argument(
         "--problems",
         help="only these, names separated by commas, of: "
@@ -130,6 +136,7 @@ def main() -> None:
     from benchmarks import (
         against_laplace_torch,
         against_spark,
+        blocks,
         calibration,
         conformal,
         coverage,
@@ -171,6 +178,8 @@ def main() -> None:
         price.run([name for name in names if asked is None or name in asked], out, options.budget)
     if "quality" in what:
         quality.run(asked, options.data, out, quick=quick)
+    if "blocks" in what:
+        blocks.run(options.data, out, quick=quick)
     if "laplace-torch" in what:
         against_laplace_torch.run(asked, out, quick=quick)
     if "honesty" in what:

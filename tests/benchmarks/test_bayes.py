@@ -1,12 +1,16 @@
 """The pure parts of the Bayesian benchmarks: merging, paired differences, goals, simulation, coverage, distances."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-from benchmarks import coverage, honesty, price, quality
+from benchmarks import blocks, coverage, honesty, price, quality, turns
 from benchmarks.against_laplace_torch import OURS, Setting, agreement, compared, fastest, table
 from benchmarks.turns import by_turns, ordered
+from scipy.stats import chi2_contingency
 
 
 def test_rare_classes_are_merged_two_smallest_first() -> None:
@@ -161,3 +165,36 @@ def test_turns_alternate() -> None:
     assert called == ["a", "b", "b", "a", "a", "b"]
     assert [len(values) for values in times.values()] == [3, 3]
     assert ordered(["x", "y"], 1) == ["y", "x"]
+
+
+def test_categories_are_simulated_with_and_without_effect() -> None:
+    for effect, least, most in ((0.0, 0.7, 1.3), (0.5, 2.0, 20.0)):
+        problem = blocks.simulated(1000, 0, effect=effect)
+        rows = pd.concat([problem.table, problem.new])
+        assert (len(problem.table), len(problem.new), rows["category"].nunique()) == (1000, blocks.NEW, blocks.LEVELS)
+        assert 0.3 < problem.known < 1.0
+        test = chi2_contingency(pd.crosstab(rows["category"], rows["y"]))
+        assert least < test.statistic / test.dof < most  # 1, where classes do not depend on levels
+
+
+def test_flights_that_came_early_or_late(tmp_path: Path) -> None:
+    table = pd.DataFrame({name: ["a"] * 6 for name in ("carrier", "origin", "dest", "tailnum")})
+    table = table.assign(month=1, hour=5, distance=100.0, arr_delay=[-15.0, -14.0, 15.0, 16.0, None, 0.0])
+    table.to_csv(tmp_path / blocks.FLIGHTS, index=False)
+    assert blocks.flights(tmp_path / blocks.FLIGHTS)["y"].tolist() == [0, 1, 1, 2, 1]
+
+
+def test_one_strength_per_block_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SETTLE", 0.0)
+    monkeypatch.setattr(blocks, "NEW", 500)
+    monkeypatch.setattr(blocks, "LEVELS", 10)
+    monkeypatch.setattr(blocks, "ROWS", (200,))
+    monkeypatch.setattr(blocks, "SIMULATED", {"effects": blocks.SIMULATED["effects"]})
+    blocks.run(None, tmp_path, quick=True)
+    lines = [json.loads(line) for line in (tmp_path / "blocks.jsonl").read_text().splitlines()]
+    assert [line["method"] for line in lines] == 2 * [*blocks.METHODS]
+    assert all(line["known"] < line["loss"] < 1.2 for line in lines)
+    ours, peer = ([line["loss"] for line in lines if line["method"] == name] for name in ("blocks", blocks.PEER))
+    differences = np.subtract(peer, ours)
+    cell = f"{differences.mean():+.4f} ± {differences.std(ddof=1) / math.sqrt(2):.4f}"
+    assert f"| {cell} |" in (tmp_path / "blocks.md").read_text()

@@ -119,6 +119,43 @@ def test_fit_chooses_and_says_why(folder, monkeypatch):
     )
 
 
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory):
+    """A number, and a category of 80 levels of which a few are rare."""
+    rng = np.random.default_rng(0)
+    shop = rng.choice(80, 1200, p=np.r_[np.full(60, 0.9 / 60), np.full(20, 0.1 / 20)])
+    effects = rng.normal(size=(80, 2))
+    a = rng.normal(size=1200)
+    kind = (np.column_stack([a, -a]) + effects[shop] + rng.gumbel(size=(1200, 2))).argmax(axis=1)
+    path = tmp_path_factory.mktemp("shops") / "shops.csv"
+    pd.DataFrame({"a": a, "shop": [f"s{n}" for n in shop], "kind": np.array(["x", "y"])[kind]}).to_csv(
+        path, index=False
+    )
+    return path
+
+
+def test_fit_with_a_strength_for_each_block(shops, tmp_path):
+    out = tmp_path / "m.model"
+    options = ("--target", "kind", "--model", "bayes", "--max-levels", 200, "--min-frequency", 1, "--prior", "blocks")
+    result = ok("fit", shops, *options, "--out", out)
+    model = po.load(out)
+    chosen = model[-1].block_precisions_
+    assert model[-1].prior == "blocks"
+    assert list(chosen) == ["(numbers)", "shop"]
+    assert sum(name.startswith("shop=") for name in model[0].get_feature_names_out()) == 80
+    first = min(chosen, key=chosen.get)
+    assert f"Precision of the prior by block of columns: {first} {chosen[first]:.3g}" in words(result.stdout)
+    printed = json.loads(ok("fit", shops, *options, "--json").stdout)
+    assert printed["block_precisions"] == pytest.approx(chosen)
+    assert json.loads(ok("fit", shops, *options[:4], "--json").stdout)["block_precisions"] is None
+
+
+def test_priors_of_other_models(shops):
+    message = fails("fit", shops, "--target", "kind", "--model", "gaussian", "--prior", "blocks", "--quiet")
+    assert "--prior blocks is for --model bayes, softmax and auto, and not for gaussian" in message
+    assert "'lasso'" in fails("fit", shops, "--target", "kind", "--prior", "lasso")
+
+
 def test_columns_are_left_out_and_rows_weighed(folder, tmp_path):
     train = pd.read_csv(folder / "train.csv")
     train["w"] = np.where(train[TARGET] == "Adelie", 1e-9, 1.0)

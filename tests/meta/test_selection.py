@@ -101,6 +101,27 @@ def test_models_have_names():
         table_model("svm")
 
 
+def test_priors_are_for_softmax_models():
+    assert table_model("bayes")[-1].prior == table_model("softmax")[-1].prior == "evidence"
+    assert (
+        table_model("bayes", prior="blocks")[-1].prior == table_model("softmax", prior="blocks")[-1].prior == "blocks"
+    )
+    assert table_model("frequencies", prior="blocks")[-1].prior.precision == 1e30
+    assert not hasattr(table_model("gaussian", prior="blocks")[-1].prior, "blocks")
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_prior_is_compared_too():
+    """Levels that have nothing to say: with a strength of their own they do no harm."""
+    table = straight(300)
+    noise = np.random.default_rng(0).integers(0, 30, 300)
+    table = table.append_column("shop", pa.array([f"s{n}" for n in noise]))
+    options = {"names": ["bayes"], "min_frequency": 1}
+    one, blocks = (select_model(table, "kind", prior=prior, **options) for prior in ("evidence", "blocks"))
+    losses = [found.comparison.models[0].log_loss for found in (one, blocks)]
+    assert losses[1] < losses[0] - 0.01
+
+
 # Nothing that is worse than the class frequencies
 
 

@@ -118,6 +118,18 @@ def test_evidence_of_a_structured_posterior(structure, prior):
         assert np.median(model.prior_.precision) == pytest.approx(np.median(full.prior_.precision), rel=1.0)
 
 
+@pytest.mark.parametrize("structure", ["kronecker", "diagonal"])
+def test_the_search_of_a_structured_posterior_ends_where_features_have_no_effect(structure):
+    """Their precisions have no end: it is reached when what is left is not worth another fit."""
+    X, y = simulated(600)
+    noise = np.random.default_rng(9).normal(size=(600, 8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = BayesianSoftmaxRegression("ard", posterior=structure).fit(np.column_stack([X, noise]), y)
+    assert model.solution_.evidence_converged
+    assert np.median(model.prior_.precision[0, -8:]) > 30 * np.median(model.prior_.precision[0, :-8] / X.var(axis=0))
+
+
 # Flat priors
 
 

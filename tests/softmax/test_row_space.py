@@ -28,7 +28,10 @@ def both(monkeypatch, X, y, **options):
 
 OPTIONS = {
     "given prior, Laplace": {"prior": GaussianPrior(precision=3.0, autoscale=True), "approximation": "laplace"},
-    "given prior, variational": {"prior": GaussianPrior(precision=30.0, autoscale=True), "approximation": "variational"},
+    "given prior, variational": {
+        "prior": GaussianPrior(precision=30.0, autoscale=True),
+        "approximation": "variational",
+    },
     "in the units of the data": {"prior": 2.0, "approximation": "laplace"},
     "without intercept": {"prior": 2.0, "approximation": "laplace", "fit_intercept": False},
     "evidence": {"approximation": "laplace", "tol": 1e-12},
@@ -86,7 +89,9 @@ def test_draws_have_the_covariance():
     np.testing.assert_allclose(np.cov(drawn.T), posterior.covariance(), atol=0.04)
     np.testing.assert_allclose(posterior.precision() @ posterior.covariance(), np.eye(drawn.shape[1]), atol=1e-8)
     contrasts = posterior.contrast_draws(40_000, np.random.default_rng(1))
-    np.testing.assert_allclose(contrasts.mean(axis=1), posterior.mean.mean(axis=0)[None] + 0 * contrasts[:, 0], atol=1e-9)
+    np.testing.assert_allclose(
+        contrasts.mean(axis=1), posterior.mean.mean(axis=0)[None] + 0 * contrasts[:, 0], atol=1e-9
+    )
     spread = np.einsum("skd,nd->snk", contrasts, np.column_stack([new, np.ones(len(new))]))
     expected = posterior.contrast_covariance(np.column_stack([new, np.ones(len(new))]))
     for n in range(len(new)):

@@ -52,6 +52,14 @@ class ModelName(StrEnum):
     deep_gp = "deep-gp"
 
 
+class PriorName(StrEnum):
+    """Priors of bayes and softmax: how many strengths the evidence chooses."""
+
+    evidence = "evidence"
+    blocks = "blocks"
+    ard = "ard"
+
+
 _AFTER_READING = {ModelName.auto: " Then models are compared, from seconds to minutes; --model bayes takes less."}
 
 
@@ -127,6 +135,23 @@ def fit(
     model: Annotated[
         ModelName, typer.Option(help="What to fit; auto compares them on rows held out.")
     ] = ModelName.auto,
+    prior: Annotated[
+        PriorName | None,
+        typer.Option(
+            help="For bayes and softmax: one strength for all weights (the default), one for each column of the table "
+            "that is a category and one for numbers, or one for each feature."
+        ),
+    ] = None,
+    max_levels: Annotated[
+        int,
+        typer.Option(
+            "--max-levels", metavar="N", min=1, help="The most levels of a category that are not pooled to (other)."
+        ),
+    ] = 64,
+    min_frequency: Annotated[
+        int,
+        typer.Option("--min-frequency", metavar="N", min=1, help="Levels with fewer rows are pooled to (other)."),
+    ] = 5,
     out: Annotated[str | None, typer.Option(metavar="FILE", help="Store the model in this file.")] = None,
     weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column with weights of the rows.")] = None,
     drop: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; repeatable.")] = None,
@@ -151,13 +176,17 @@ def fit(
         posteriori fit penguins.csv --target species --out penguins.model
 
         posteriori fit 'part-*.parquet' --target species --model bayes --drop island
+
+        posteriori fit sales.csv --target kind --model bayes --prior blocks --max-levels 500 --min-frequency 1
     """
     with errors_as_sentences(debug):
         if not quiet:
             typer.echo(f"Reading {printable(', '.join(table))}.{_AFTER_READING.get(model, '')}", err=True)
         from posteriori.cli.fit import run
+        from posteriori.cli.training_rows import FitColumns
 
-        run(table, target, model.value, out, weight, drop or [], keep_id or [], seed, json, quiet)
+        columns = FitColumns(target, weight, tuple(drop or ()), tuple(keep_id or ()), max_levels, min_frequency)
+        run(table, columns, model.value, prior and prior.value, out, seed, json, quiet)
 
 
 @app.command()

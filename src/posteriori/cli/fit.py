@@ -17,7 +17,16 @@ from posteriori.cli.output import counted, print_json, result_console
 from posteriori.cli.progress import Progress, Shape, showing_progress
 from posteriori.cli.training_rows import FitColumns, TrainingRows, training_rows
 from posteriori.exceptions import ColumnWarning
-from posteriori.meta.selection import FREQUENCIES, Selection, candidates, is_checked, n_folds, select_model, table_model
+from posteriori.meta.selection import (
+    FREQUENCIES,
+    WITH_PRIOR,
+    Selection,
+    candidates,
+    is_checked,
+    n_folds,
+    select_model,
+    table_model,
+)
 from posteriori.reports import Evaluation, evaluate
 from posteriori.storage import save
 
@@ -27,36 +36,36 @@ _MOST_SCORED = 50_000
 
 def run(
     tables: Sequence[str],
-    target: str,
+    columns: FitColumns,
     name: str,
+    prior: str | None,
     out: str | None,
-    weight: str | None,
-    drop: Sequence[str],
-    keep_id: Sequence[str],
     seed: int,
     as_json: bool,
     quiet: bool = False,
 ) -> None:
-    """Read the table, select a model, fit and store it, and print a summary."""
+    """Read the table, select a model, fit and store it, and print a summary; `prior` of None is the usual one."""
     if out is not None:
         require_destination(out, tables, what="a model")
+    _require_prior(name, prior)
+    chosen_prior = prior or "evidence"
     with showing_progress(quiet) as progress:
-        rows = training_rows(tables, FitColumns(target, weight, tuple(drop), tuple(keep_id)), seed)
+        rows = training_rows(tables, columns, seed)
         _require_room(name, rows)
         shape = Shape(rows.n_rows, rows.n_features, len(rows.counts), not rows.in_memory)
         began = perf_counter()
-        selection = _select(name, rows, seed, shape, progress)
+        selection = _select(name, chosen_prior, rows, seed, shape, progress)
         chosen = name if selection is None else selection.name
         with column_notes() as notes:
-            model = _fit(chosen, rows, seed, shape, progress)
+            model = _fit(chosen, chosen_prior, rows, seed, shape, progress)
         scored = rows.sample(_MOST_SCORED, seed)
-        training = evaluate(model, scored, target, sample_weight=weight)
+        training = evaluate(model, scored, columns.target, sample_weight=columns.weight)
         if chosen != FREQUENCIES and not _better_than_frequencies(training):
             selection = _nothing_learned(chosen, training, selection)
             chosen = FREQUENCIES
             with column_notes():
-                model = _fit(chosen, rows, seed, shape, progress)
-            training = evaluate(model, scored, target, sample_weight=weight)
+                model = _fit(chosen, chosen_prior, rows, seed, shape, progress)
+            training = evaluate(model, scored, columns.target, sample_weight=columns.weight)
         seconds = perf_counter() - began
     if out is not None:
         with naming(out):
@@ -77,6 +86,11 @@ def run(
     result_console().print(where, soft_wrap=True)
 
 
+def _require_prior(name: str, prior: str | None) -> None:
+    if prior is not None and name not in (*WITH_PRIOR, "auto"):
+        raise ValueError(f"--prior {prior} is for --model {', '.join(WITH_PRIOR)} and auto, and not for {name}.")
+
+
 def _require_room(name: str, rows: TrainingRows) -> None:
     if name in ("gp", "deep-gp") and not rows.in_memory:
         raise ValueError(
@@ -85,7 +99,7 @@ def _require_room(name: str, rows: TrainingRows) -> None:
         )
 
 
-def _select(name: str, rows: TrainingRows, seed: int, shape: Shape, progress: Progress) -> Selection | None:
+def _select(name: str, prior: str, rows: TrainingRows, seed: int, shape: Shape, progress: Progress) -> Selection | None:
     """The model that was asked for, or the best, unless the class frequencies are better; None without a comparison."""
     if name != "auto" and not is_checked(*shape[:3]):
         return None
@@ -97,17 +111,19 @@ def _select(name: str, rows: TrainingRows, seed: int, shape: Shape, progress: Pr
         rows.columns.target,
         names=names,
         sample_weight=rows.columns.weight,
+        prior=prior,
         random_state=seed,
         report=progress.fold_done,
-        keep=rows.columns.keep,
+        **rows.columns.encoding,
     )
 
 
-def _fit(name: str, rows: TrainingRows, seed: int, shape: Shape, progress: Progress) -> Any:
+def _fit(name: str, prior: str, rows: TrainingRows, seed: int, shape: Shape, progress: Progress) -> Any:
     """The model fitted to all rows."""
     progress.fitting(name, shape)
     target, weight = rows.columns.target, rows.columns.weight
-    model = table_model(name, random_state=seed, keep=rows.columns.keep, carry=() if weight is None else (weight,))
+    carry = () if weight is None else (weight,)
+    model = table_model(name, prior=prior, random_state=seed, carry=carry, **rows.columns.encoding)
     return model.fit(rows.data, target, **({} if weight is None else {"model__sample_weight": weight}))
 
 
@@ -158,8 +174,15 @@ def _summary(model: Any, rows: TrainingRows, training: Evaluation) -> dict[str, 
         "features": len(encoder.get_feature_names_out()),
         "peak_memory_mb": peak_memory(),
         "log_evidence": evidence,
+        "block_precisions": _block_precisions(classifier),
         "training": {key: plain(training.scores[key].value) for key in shown},
     }
+
+
+def _block_precisions(classifier: Any) -> dict[str, float] | None:
+    """The prior's precision of each block of columns; None where it has no blocks."""
+    found = getattr(classifier, "block_precisions_", None)
+    return None if found is None else {str(label): plain(precision) for label, precision in found.items()}
 
 
 def _selection_summary(selection: Selection) -> dict[str, Any]:

@@ -17,6 +17,8 @@ _MOST_CLASSES = 12
 """The most classes that are shown one by one."""
 _MOST_COLUMNS = 60
 """The most columns that are shown one by one."""
+_MOST_BLOCKS = 8
+"""The most blocks of columns that are shown one by one."""
 
 
 def print_fit(summary: dict[str, Any], *, asked: str) -> None:
@@ -45,6 +47,8 @@ def print_fit(summary: dict[str, Any], *, asked: str) -> None:
         f"frequencies alone: {training['log_loss_of_frequencies']:.4f}). What new rows would show, "
         "`posteriori evaluate` says."
     )
+    if summary["block_precisions"] is not None:
+        _print_blocks(console, summary["block_precisions"])
     if summary["log_evidence"] is not None:
         console.print(f"Log evidence: {summary['log_evidence']:.2f}.")
 
@@ -94,6 +98,17 @@ def _print_columns(console: Console, summary: dict[str, Any]) -> None:
     more = len(summary["columns"]) - _MOST_COLUMNS
     if more > 0:
         console.print(f"  {counted(more, 'column')} more: --json shows all.")
+
+
+def _print_blocks(console: Console, precisions: dict[str, float]) -> None:
+    """The blocks of columns whose effects may be largest, which are those of the weakest prior."""
+    ranked = sorted(precisions, key=lambda label: precisions[label])
+    shown = ", ".join(f"{printable(label)} {precisions[label]:.3g}" for label in ranked[:_MOST_BLOCKS])
+    more = len(ranked) - _MOST_BLOCKS
+    console.print(
+        f"Precision of the prior by block of columns: {shown}{f' and {more} stronger' if more > 0 else ''}.",
+        soft_wrap=not console.is_terminal,
+    )
 
 
 def _shown(number: float | None) -> str:

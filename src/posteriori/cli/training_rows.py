@@ -34,12 +34,22 @@ _COPIES = 3
 
 @dataclass(frozen=True)
 class FitColumns:
-    """The columns that a user names: the target, weights of the rows, those to leave out, and identifiers to keep."""
+    """The columns that a user names: the target, weights of the rows, those to leave out, and identifiers to keep.
+
+    `max_levels` and `min_frequency` say which levels of a category are kept, as in `TableEncoder`.
+    """
 
     target: str
     weight: str | None = None
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    max_levels: int = 64
+    min_frequency: int = 5
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """The arguments of a `TableEncoder` for these columns."""
+        return {"keep": self.keep, "max_levels": self.max_levels, "min_frequency": self.min_frequency}
 
     def require(self, files: TableFiles) -> None:
         """Raise unless the columns exist, the target and the weight once, and each has one task."""
@@ -140,7 +150,7 @@ def _n_features(first: pa.Table, columns: FitColumns) -> int:
     apart = [] if columns.weight is None else [columns.weight]
     with suppress(ValueError), warnings.catch_warnings():  # what is wrong is said by the fit of all rows
         warnings.simplefilter("ignore")
-        encoder = TableEncoder(keep=columns.keep, carry=apart).fit(first, columns.target)
+        encoder = TableEncoder(carry=apart, **columns.encoding).fit(first, columns.target)
         return len(encoder.get_feature_names_out())
     return first.num_columns - 1 - len(apart)
 

@@ -27,7 +27,17 @@ from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.priors import GaussianPrior
 from posteriori.tables.encoder import TableEncoder
 
-__all__ = ["FREQUENCIES", "MODELS", "Selection", "candidates", "is_checked", "n_folds", "select_model", "table_model"]
+__all__ = [
+    "FREQUENCIES",
+    "MODELS",
+    "WITH_PRIOR",
+    "Selection",
+    "candidates",
+    "is_checked",
+    "n_folds",
+    "select_model",
+    "table_model",
+]
 
 FREQUENCIES = "frequencies"
 """The name of the model that tells no row from another."""
@@ -45,6 +55,9 @@ MODELS: dict[str, Callable[..., Any]] = {
 }
 """Models by name. `softmax` is the mode of the posterior of `bayes`, whose prior is chosen by the evidence: weights do
 not depend on the units of the columns, and are as small as the rows ask for."""
+
+WITH_PRIOR = ("bayes", "softmax")
+"""Models whose prior a user may choose."""
 
 _FOLDS, _FOLDS_OF_COSTLY = 5, 3
 _ROWS_HELD_OUT_ONCE = 20_000
@@ -84,13 +97,17 @@ class Selection:
         return self.name != FREQUENCIES
 
 
-def table_model(name: str, *, random_state: int | None = None, verbose: int = 0, **encoding: Any) -> Pipeline:
-    """A table encoder with these arguments, and the model of this name, unfitted."""
+def table_model(
+    name: str, *, prior: Any = "evidence", random_state: int | None = None, verbose: int = 0, **encoding: Any
+) -> Pipeline:
+    """A table encoder with these arguments, and the model of this name, unfitted; `prior` is for `WITH_PRIOR` only."""
     if name not in MODELS:
         raise ValueError(f"model={name!r} is unknown: use one of {', '.join(MODELS)}, or auto.")
     model = MODELS[name]()
     known = model.get_params()
     model.set_params(**{k: v for k, v in {"random_state": random_state, "verbose": verbose}.items() if k in known})
+    if name in WITH_PRIOR:
+        model.set_params(prior=prior)
     return Pipeline([("encode", TableEncoder(**encoding)), ("model", model)])
 
 
@@ -124,6 +141,7 @@ def select_model(
     *,
     names: Sequence[str] | None = None,
     sample_weight: str | None = None,
+    prior: Any = "evidence",
     random_state: int = 0,
     report: Callable[[FoldReport], None] | None = None,
     **encoding: Any,
@@ -145,6 +163,8 @@ def select_model(
         Keys of `MODELS`; those that suit the number of rows if left out.
     sample_weight : str, optional
         Name of a column with weights of the rows.
+    prior : default "evidence"
+        The prior of the models in `WITH_PRIOR`, as `BayesianSoftmaxRegression` takes it.
     random_state : int
         For the folds and the models.
     report : callable, optional
@@ -154,7 +174,9 @@ def select_model(
     """
     y = label_vector(read_labels(table, target))
     names = candidates(len(y)) if names is None else names
-    models: dict[str, Any] = {name: table_model(name, random_state=random_state, **encoding) for name in names}
+    models: dict[str, Any] = {
+        name: table_model(name, prior=prior, random_state=random_state, **encoding) for name in names
+    }
     models[FREQUENCIES] = DummyClassifier(strategy="prior")
     try:
         splits = _splits(y, n_folds(names, len(y)), random_state)

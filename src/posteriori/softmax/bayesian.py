@@ -21,7 +21,8 @@ from posteriori.rows.products import as_dense
 from posteriori.rows.schema import remember_features
 from posteriori.rows.target import Target
 from posteriori.softmax import predictive, summary_tables
-from posteriori.softmax.bayesian_settings import bayesian_settings
+from posteriori.softmax.bayesian_settings import BayesianSettings, bayesian_settings
+from posteriori.softmax.blocks import BlocksPrior
 from posteriori.softmax.fit import BayesianFit, bayesian_fit, warn_about
 from posteriori.softmax.fitted import FitStatistics, FittedSoftmax
 from posteriori.softmax.label_noise import fit_with_label_noise, require_single_labels
@@ -49,10 +50,12 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
 
     Parameters
     ----------
-    prior : {"evidence", "ard", "flat", "jeffreys"}, number, GaussianPrior or another prior, default "evidence"
-        "evidence" and "ard" choose one precision, or one per feature, for standardised columns; "flat" is maximum
-        likelihood with its standard errors; "jeffreys" is Firth's correction; a number is the precision of every weight
-        in the units of the data; any object with the members of `posteriori.softmax.priors.Prior` will do.
+    prior : {"evidence", "ard", "blocks", "flat", "jeffreys"}, number, GaussianPrior or another, default "evidence"
+        "evidence" and "ard" choose one precision, or one per feature, for standardised columns. "blocks" chooses one
+        per block of columns: the levels of a category share one, and so do all numbers, as the names of encoded columns
+        tell (`TableEncoder`); `GaussianPrior(blocks=...)` names other blocks. "flat" is maximum likelihood with its
+        standard errors; "jeffreys" is Firth's correction; a number is the precision of every weight in the units of the
+        data; any object with the members of `posteriori.softmax.priors.Prior` will do.
     approximation : {"auto", "laplace", "variational", "importance"}, default "auto"
     posterior : {"auto", "full", "kronecker", "diagonal"}, default "auto"
         Which covariances are kept; "auto" keeps all while that is affordable.
@@ -79,6 +82,9 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
     classes_ : ndarray (K,), sorted
     prior_ : GaussianPrior or None
         In the units of the data; None for "flat" and "jeffreys".
+    block_precisions_ : dict of label to float
+        The precision that was chosen for each block of columns, per unit of spread, or per step of a level from 0 to 1;
+        only where there are blocks.
     log_evidence_ : float or None
         None where the prior is improper. With soft labels or weights it is a pseudo-evidence.
     statistics_ : FitStatistics
@@ -168,6 +174,7 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
             require_single_labels(target)
         if target.weights is not None and not target.weights.any():
             raise ValueError("All sample weights are zero: at least one must be positive.")
+        settings = settings.for_columns(features.names, (len(target.classes), features.n_features))
         rule, threads = settings.prior.coordinate_rule(settings.fit_intercept), usable_threads(self.n_jobs)
 
         def likelihood_of(target: Target) -> LinearLikelihood:
@@ -184,13 +191,13 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
         remember_features(self, features, named)
         self.classes_ = target.classes
         solution = replace(fit.solution, seconds=perf_counter() - settings.solve.began)
-        self._store(likelihood, replace(fit, solution=solution), rate, settings.seed)
+        self._store(likelihood, replace(fit, solution=solution), rate, settings)
         if self.solution_.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         warn_about(self.solution_, int(self.n_draws), self.classes_, features.names)
         return self
 
-    def _store(self, likelihood: LinearLikelihood, fit: BayesianFit, rate: float, seed: int) -> None:
+    def _store(self, likelihood: LinearLikelihood, fit: BayesianFit, rate: float, settings: BayesianSettings) -> None:
         coordinates = likelihood.coordinates
         D = self.n_features_in_
         theta = coordinates.outward(fit.theta)
@@ -199,6 +206,10 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
         self.intercept_ = theta[:, D].copy() if theta.shape[1] > D else np.zeros(len(theta))
         self.log_evidence_, self.label_noise_ = fit.log_evidence, rate
         self.prior_ = None if fit.prior is None else fit.prior.in_data_units(coordinates, D)
+        if fit.prior is not None and isinstance(settings.prior, BlocksPrior):
+            self.block_precisions_ = settings.prior.block_precisions(fit.prior.precision, coordinates)
+        elif hasattr(self, "block_precisions_"):
+            del self.block_precisions_
         sizes = likelihood.observed.class_sizes
         n_parameters = None if fit.prior is not None else (len(theta) - 1) * theta.shape[1]
         self.statistics_ = FitStatistics(fit.log_likelihood, sizes.copy(), n_parameters, theta.shape[1] > D)
@@ -209,7 +220,7 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
             None if fit.prior is None else fit.prior.precision,
             sizes / sizes.sum(),
             np.zeros(len(sizes)),
-            seed,
+            settings.seed,
         )
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from posteriori.parameters import is_number, require_choice, require_count, seed_from
+from posteriori.softmax.blocks import BlocksPrior, searched_blocks
 from posteriori.softmax.evidence import ArdPrior, EvidencePrior
 from posteriori.softmax.flat import FlatPrior
 from posteriori.softmax.jeffreys import JeffreysPrior
 from posteriori.softmax.mode import SolveSettings
 from posteriori.softmax.predictive import PREDICTIVES
-from posteriori.softmax.priors import WEAK, GaussianPrior, Prior
+from posteriori.softmax.priors import WEAK, GaussianPrior, Prior, PriorOfColumns
 from posteriori.softmax.settings import solve_settings
 
 __all__ = ["BayesianSettings", "bayesian_settings", "prior_from"]
@@ -23,6 +24,7 @@ _POSTERIORS = ("auto", "full", "kronecker", "diagonal")
 _PRIORS: dict[str, type[Prior]] = {
     "evidence": EvidencePrior,
     "ard": ArdPrior,
+    "blocks": BlocksPrior,
     "flat": FlatPrior,
     "jeffreys": JeffreysPrior,
 }
@@ -39,6 +41,12 @@ class BayesianSettings:
     n_draws: int
     seed: int
     solve: SolveSettings
+
+    def for_columns(self, names: list[str] | None, shape: tuple[int, int]) -> BayesianSettings:
+        """The settings with a prior that knows the columns, and the shape (K, D) of their weights, if it has to."""
+        if not isinstance(self.prior, PriorOfColumns):
+            return self
+        return replace(self, prior=self.prior.for_columns(names, shape))
 
 
 def bayesian_settings(estimator: Any) -> BayesianSettings:
@@ -84,4 +92,6 @@ def prior_from(given: Any) -> Prior:
         return GaussianPrior(precision=float(given)) if given > 0 else FlatPrior(intercept_precision=WEAK)
     if isinstance(given, type) or not isinstance(given, Prior):
         raise ValueError(f"prior={given!r} must be one of {[*_PRIORS]}, a number or a GaussianPrior.")
+    if isinstance(given, GaussianPrior) and given.blocks is not None and given.precision is None:
+        return searched_blocks(given)
     return given

@@ -10,10 +10,42 @@ from posteriori.rows.blocks import Blocks
 from posteriori.rows.extremes import extremes
 from posteriori.softmax.moments import ObservedMoments
 
-__all__ = ["CoordinateRule", "Coordinates"]
+__all__ = ["CommonUnits", "CoordinateRule", "Coordinates", "StepUnits"]
 
 _SMALLEST = 1e-300
 """The least size to which a column is scaled: one over smaller numbers is infinite."""
+
+
+@dataclass(frozen=True)
+class StepUnits:
+    """The spread of each column; but the step from one value to the other in blocks of columns of two values.
+
+    The levels of a category then share a prior on what it means to be of a level, however many rows a level has: the
+    spread of a rare level is small, and its weight would be held back the less, the fewer rows speak about it.
+    """
+
+    groups: np.ndarray
+    """The number of each column's block, (D,)."""
+
+    def of(self, spread: np.ndarray, ranges: np.ndarray, two_values: np.ndarray) -> np.ndarray:
+        """The unit of each column, (D,), from its spread, its range and whether it takes two values at most."""
+        steps = np.ones(self.groups.max() + 1, dtype=bool)
+        np.logical_and.at(steps, self.groups, two_values)
+        return np.where(steps[self.groups], ranges, spread)
+
+
+@dataclass(frozen=True)
+class CommonUnits:
+    """One unit for all columns of a block, so that they differ as they do in the data: the largest of their spreads."""
+
+    groups: np.ndarray
+    """The number of each column's block, (D,)."""
+
+    def of(self, spread: np.ndarray, ranges: np.ndarray, two_values: np.ndarray) -> np.ndarray:
+        """The unit of each column, (D,), from its spread."""
+        largest = np.zeros(self.groups.max() + 1)
+        np.maximum.at(largest, self.groups, spread)
+        return largest[self.groups]
 
 
 @dataclass(frozen=True)
@@ -31,12 +63,15 @@ class CoordinateRule:
     largest_scale : float
         The most by which a column may be multiplied. A prior stated for tiny values is multiplied by its square, and
         must stay a number.
+    units : StepUnits, CommonUnits or None
+        The units of scaled columns where they are not all scaled to unit spread.
     """
 
     scaled: bool
     shift_allowed: bool
     keep_constant: bool = False
     largest_scale: float = np.inf
+    units: StepUnits | CommonUnits | None = None
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ _MODE_FLOPS = 3e10
 """Cubes of the number of coefficients that a mode may cost; it takes 20 steps in any case."""
 _FIXED_POINT_FLOPS = 3e10
 """Cubes of the number of features that a fixed point may cost where it needs eigenvalues; 4 rounds in any case."""
+_FADES = 0.25
+"""Share of a group's parameters that the data determine, below which a fixed point may take longer steps."""
 _MOST_FLOPS = 1.5e11
 """Operations that a search may cost; it looks at 8 priors in any case."""
 _HYPERPRIOR_SD = 2.0
@@ -401,6 +403,7 @@ def _fixed_point(
     search = replace(settings, solver=Automatic())
     members = groups == np.arange(u.size)[:, None]  # (G, D)
     work = groups.size**3 if structure == "kronecker" else 1
+    moved = before = np.zeros_like(u)
     for _ in range(int(np.clip(_FIXED_POINT_FLOPS / work, 4, 20))):
         mode = find_mode(_objective_at(likelihood, groups, u), search, theta)
         theta = mode.theta
@@ -410,12 +413,17 @@ def _fixed_point(
         posterior, _ = structured_posterior(mode.objective, theta, structure)
         gamma = members @ (1.0 - np.exp(u[groups]) * posterior.variances()[:, : groups.size]).sum(axis=0)
         squares = members @ (theta[:, : groups.size] ** 2).sum(axis=0)
-        suggestion = np.log(np.maximum(gamma, 1e-3) / np.maximum(squares, 1e-300))
-        change = np.clip(suggestion - u, -3.0, 3.0)
-        converged = bool(np.abs(change).max() < 0.05)
+        left = np.log(np.maximum(gamma, 1e-3) / np.maximum(squares, 1e-300)) - u
+        nats = 0.5 * np.abs((gamma - np.exp(u) * squares) * left)
+        converged = bool(((np.abs(left) < 0.05) | (nats < _ENOUGH)).all())
         if converged:
             break
-        u = np.clip(u + change, LOWEST, HIGHEST)
+        # a group without effect creeps towards infinity: the secant of what is left sees that, and takes longer steps
+        fades = (gamma < _FADES * len(theta) * members.sum(axis=1)) & (moved != 0)
+        slope = np.divide(before - left, moved, out=np.ones_like(u), where=fades)
+        change = np.clip(left / np.clip(slope, 0.1, 1.0), -3.0, 3.0)
+        moved, before = np.clip(u + change, LOWEST, HIGHEST) - u, left
+        u = u + moved
     if settings.solver != search.solver and mode.solution.status is not Status.INTERRUPTED:
         mode = find_mode(mode.objective, settings, theta)
     return Mode(mode.objective, mode.theta, mode.solution, evidence_converged=converged)

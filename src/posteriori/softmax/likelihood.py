@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posteriori.rows.blocks import Blocks, kernel, prepared
-from posteriori.rows.extremes import extremes
+from posteriori.rows.extremes import Extremes, extremes
 from posteriori.rows.features import Features
 from posteriori.rows.products import as_dense
 from posteriori.rows.target import Target
@@ -76,32 +76,36 @@ def linear_likelihood(
             blocks, observed = ready, ObservedMoments.of(ready, K)
         centre = np.append(observed.mean, 1.0) if has_intercept else None
         return LinearLikelihood(blocks, observed, Coordinates(safe.shift, safe.scale, centre), has_intercept, names)
-    coordinates = _standard_coordinates(blocks, observed, safe, has_intercept)
+    coordinates = _standard_coordinates(blocks, observed, safe, has_intercept, rule)
     blocks = prepared(blocks_in(coordinates))
     return LinearLikelihood(blocks, ObservedMoments.of(blocks, K), coordinates, has_intercept, names)
 
 
 def _standard_coordinates(
-    blocks: Blocks, observed: ObservedMoments, safe: Coordinates, has_intercept: bool
+    blocks: Blocks, observed: ObservedMoments, safe: Coordinates, has_intercept: bool, rule: CoordinateRule
 ) -> Coordinates:
-    """Coordinates of unit spread, for blocks and moments in coordinates `safe`."""
+    """Coordinates of unit spread, or of the units of the rule, for blocks and moments in coordinates `safe`."""
     spread = np.sqrt(observed.variance if has_intercept else observed.squares / observed.total_weight)
-    spread = np.maximum(spread, _RARE * _ranges_of_two_values(blocks, spread))
+    ends = blocks.map_sum(extremes)
+    rare = spread < _RARE * ends.ranges
+    two_values = _take_two_values(blocks, ends, rare if rule.units is None else np.full(rare.shape, True))
+    spread = np.where(rare & two_values, _RARE * ends.ranges, spread)
     centred = has_intercept and not blocks.sparse
     if not centred:  # sparse columns far from zero stay there: not as far as their digits reach
         spread = np.maximum(spread, _FAR * np.sqrt(observed.squares / observed.total_weight))
+    if rule.units is not None:
+        inner = np.ones_like(spread) if safe.scale is None else safe.scale
+        spread = rule.units.of(spread / inner, ends.ranges / inner, two_values) * inner
     coordinates = Coordinates.standard(safe, observed, spread, centred)
     return coordinates if has_intercept else Coordinates(scale=coordinates.scale)
 
 
-def _ranges_of_two_values(blocks: Blocks, spread: np.ndarray) -> np.ndarray:
-    """Greatest less least value, (D,), of columns that take two values and are rarely at one of them; else 0."""
-    ends = blocks.map_sum(extremes)
-    rare = np.flatnonzero(spread < _RARE * ends.ranges)
-    out = np.zeros_like(spread)
-    if rare.size:
-        two = blocks.map_sum(between, rare, ends.least[rare], ends.greatest[rare]) == 0
-        out[rare[two]] = ends.ranges[rare[two]]
+def _take_two_values(blocks: Blocks, ends: Extremes, asked: np.ndarray) -> np.ndarray:
+    """Whether each column that is asked for, (D,), is nowhere between its least and its greatest value."""
+    columns = np.flatnonzero(asked)
+    out = np.zeros(asked.shape, dtype=bool)
+    if columns.size:
+        out[columns] = blocks.map_sum(between, columns, ends.least[columns], ends.greatest[columns]) == 0
     return out
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from posteriori.parameters import Parameters, finite_numbers, is_number, require_flag, require_spd
-from posteriori.softmax.coordinates import CoordinateRule, Coordinates
+from posteriori.softmax.column_blocks import ColumnBlocks, column_blocks
+from posteriori.softmax.coordinates import CoordinateRule, Coordinates, StepUnits
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings, find_mode
 from posteriori.softmax.objective import SoftmaxObjective
@@ -23,6 +24,7 @@ __all__ = [
     "GaussianPrior",
     "Prior",
     "PriorInCoordinates",
+    "PriorOfColumns",
     "RidgePenalty",
     "StrengthFamily",
     "per_coefficient",
@@ -84,6 +86,17 @@ class StrengthFamily:
     log_prior: Callable[[float], float] | None
 
 
+@runtime_checkable
+class PriorOfColumns(Protocol):
+    """A prior that says something about single columns, which it may know by their names: not all priors do."""
+
+    def for_columns(self, names: list[str] | None, shape: tuple[int, int]) -> Prior:
+        """The prior on weights of this shape, (K, D), for columns of these names, if they have any.
+
+        Raises if the prior and the columns do not fit together.
+        """
+
+
 @dataclass(frozen=True)
 class PriorInCoordinates:
     """N(mean, R^{-1}) on the parameters (K, D') of a fit's own coordinates."""
@@ -120,29 +133,42 @@ class GaussianPrior(Parameters):
     ----------
     mean : number, (K, D) or (K, D + 1) array, default 0
         With D + 1 columns the last is that of the intercepts.
-    precision : number, array or pair of arrays, default 1
+    precision : number, array, pair of arrays, dict or None, default None
         One number; (K, D), one per coefficient; a matrix over all weights, class by class, (K D, K D), or with the
-        intercepts, K (D + 1); or Kronecker factors (A, G) with A (K, K) and G (D, D) or (D + 1, D + 1).
+        intercepts, K (D + 1); or Kronecker factors (A, G) with A (K, K) and G (D, D) or (D + 1, D + 1). None is 1. With
+        `blocks` a dict from label to number, or None: then the evidence chooses one for each block.
     intercept_precision : number or None, default None
         Precision of the logit of the mean row, w_k . mean(x) + b_k; None is weak, 1/2.5^2. Not used when `precision`
         covers the intercepts.
     autoscale : bool, default False
         State the prior for columns that are centred and scaled to unit standard deviation: predictions then do not
-        depend on the units or the origin of a column.
+        depend on the units or the origin of a column. In a block of columns that take two values each, such as the
+        levels of a category, the unit is the step from one value to the other.
+    blocks : sequence of D labels, dict from label to columns, or None, default None
+        Columns of one label share a precision. A dict has the columns by their names or their numbers, counted from 0;
+        `TableEncoder.get_feature_blocks_out()` has the labels of encoded columns.
 
     Examples
     --------
     >>> GaussianPrior(precision=4.0)
-    GaussianPrior(mean=0.0, precision=4.0, intercept_precision=None, autoscale=False)
+    GaussianPrior(mean=0.0, precision=4.0, intercept_precision=None, autoscale=False, blocks=None)
     """
 
     mean: Any = 0.0
-    precision: Any = 1.0
+    precision: Any = None
     intercept_precision: Any = None
     autoscale: bool = False
+    blocks: Any = None
 
     proper: ClassVar[bool] = True
     note: ClassVar[str] = ""
+
+    def for_columns(self, names: list[str] | None, shape: tuple[int, int]) -> GaussianPrior:
+        """The prior with one precision for each of K D weights, if it is stated for blocks of columns."""
+        if self.blocks is None:
+            return self
+        blocks = column_blocks(self.blocks, names, shape[1])
+        return replace(self, precision=np.tile(blocks.per_column(self.precision), (shape[0], 1)), blocks=blocks)
 
     def in_coordinates(self, K: int, D: int, has_intercept: bool, coordinates: Coordinates) -> PriorInCoordinates:
         """The prior on the parameters of z = (x - shift) * scale, checked against K classes and D features."""
@@ -173,15 +199,17 @@ class GaussianPrior(Parameters):
     def coordinate_rule(self, has_intercept: bool) -> CoordinateRule:
         """Standardised columns if it is stated for them; the intercepts' part is about the mean row in any case."""
         if self.autoscale:
-            return CoordinateRule(scaled=True, shift_allowed=has_intercept)
-        factors = self.precision if isinstance(self.precision, tuple) else (self.precision,)
+            units = StepUnits(self.blocks.groups) if isinstance(self.blocks, ColumnBlocks) else None
+            return CoordinateRule(scaled=True, shift_allowed=has_intercept, units=units)
+        factors = self.precision if isinstance(self.precision, tuple) else (self._stated,)
         strongest = np.prod([np.abs(finite_numbers("precision", each)).max(initial=0.0) for each in factors])
         return CoordinateRule(scaled=False, shift_allowed=has_intercept, largest_scale=_largest_scale(strongest))
 
     def isotropic(self, likelihood: LinearLikelihood) -> bool:
         """Whether it is one number for all weights, in the units in which the fit computes."""
+        one_number = self.precision is None or is_number(self.precision)
         in_their_units = self.autoscale or likelihood.coordinates.scale is None
-        return in_their_units and all(is_number(each) for each in (self.mean, self.precision)) and self.mean == 0
+        return self.blocks is None and one_number and in_their_units and is_number(self.mean) and self.mean == 0
 
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The mode under this prior."""
@@ -197,7 +225,7 @@ class GaussianPrior(Parameters):
         weak = self._intercept()
         if isinstance(self.precision, tuple):
             return self._kronecker(K, D, has_intercept, coordinates, weak)
-        given, width = finite_numbers("precision", self.precision), D + has_intercept
+        given, width = finite_numbers("precision", self._stated), D + has_intercept
         unit = self._unit(D, coordinates)
         if given.ndim == 0 or given.shape == (K, D):
             if not (given > 0).all():
@@ -239,6 +267,10 @@ class GaussianPrior(Parameters):
             M = self._into(coordinates, width)
             return KroneckerPrecision(A, M.T @ G @ M)
         return self._with_intercept(np.kron(A, unit[:, None] * G * unit), (K, width), weak, coordinates)
+
+    @property
+    def _stated(self) -> Any:
+        return 1.0 if self.precision is None else self.precision
 
     def _unit(self, D: int, coordinates: Coordinates) -> np.ndarray:
         """Weights for which the prior is stated, per weight of the coordinates, (D,)."""

@@ -32,6 +32,8 @@ _STILL = 1e-5
 """Share of its standard error by which a coefficient may seem to move along a free direction, by rounding."""
 _MOST_ROWS = 40
 """Coefficients shown; summary() has them all."""
+_MOST_BLOCKS = 6
+"""Blocks of columns shown; block_precisions_ has them all."""
 
 
 class CoefficientTables:
@@ -345,6 +347,7 @@ def facts(model: BayesianSoftmaxRegression) -> dict[str, str]:
         "classes": f"{K}: {_few(model.classes_)}",
         "features": f"{D}",
         "prior": _prior(model),
+        **_blocks(model),
         "posterior": f"{solution.approximation}, {solution.structure} ({solution.approximation_reason})",
         "log evidence": "none: the prior is improper" if model.log_evidence_ is None else f"{model.log_evidence_:.2f}",
         "mode": f"{solution.status.name.lower().replace('_', ' ')}, gap {solution.gap:.1e} of {solution.objective:.4g}",
@@ -399,6 +402,16 @@ def _prior(model: BayesianSoftmaxRegression) -> str:
     if isinstance(precision, np.ndarray) and precision.shape == model.coef_.shape:
         return f"Gaussian, precisions from {precision.min():.3g} to {precision.max():.3g} in the data's units{note}"
     return "Gaussian with a full precision matrix"
+
+
+def _blocks(model: BayesianSoftmaxRegression) -> dict[str, str]:
+    """The precision of each block of columns, the weakest first: these are the blocks of large effects."""
+    found = getattr(model, "block_precisions_", None)
+    if found is None:
+        return {}
+    ranked = sorted(found.items(), key=lambda item: item[1])
+    shown = ", ".join(f"{label} {precision:.3g}" for label, precision in ranked[:_MOST_BLOCKS])
+    return {"blocks": f"{len(ranked)}, with precisions {shown}{', ...' if len(ranked) > _MOST_BLOCKS else ''}"}
 
 
 def _few(labels: np.ndarray, most: int = 6) -> str:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.parameters import first_names, require_count, require_flag
 from posteriori.rows.matrices import collected
+from posteriori.tables.feature_blocks import feature_blocks
 from posteriori.tables.plans import describe_encoding, plan_encoding
 from posteriori.tables.sources import Source, open_source
 from posteriori.tables.surprises import warn_of_columns
@@ -228,6 +229,19 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
                     "input_features is not equal to feature_names_in_: pass None, or the names of the fit."
                 )
         return np.array(self.encoding_.names, dtype=object)
+
+    def get_feature_blocks_out(self) -> np.ndarray:
+        """The block of each encoded column: columns of one block may share the strength of a prior.
+
+        The levels of a category are a block of its name; all numbers are one; docs/tables.md has the others. Models
+        that know the names of the columns find these blocks by themselves, with `prior="blocks"`.
+
+        Returns
+        -------
+        ndarray of str, in the order of `get_feature_names_out`
+        """
+        check_is_fitted(self, "encoding_")
+        return np.array(feature_blocks(self.encoding_.names), dtype=object)
 
     def describe(self) -> Any:
         """Describe each input column: what was seen in it, and how it is encoded.
