@@ -57,8 +57,9 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
         standard errors; "jeffreys" is Firth's correction; a number is the precision of every weight in the units of the
         data; any object with the members of `posteriori.softmax.priors.Prior` will do.
     approximation : {"auto", "laplace", "variational", "importance"}, default "auto"
-    posterior : {"auto", "full", "kronecker", "diagonal"}, default "auto"
-        Which covariances are kept; "auto" keeps all while that is affordable.
+    posterior : {"auto", "full", "classes", "kronecker", "diagonal"}, default "auto"
+        Which covariances are kept: all, those within a class, those that are products of one between classes and one
+        between features, or none. "auto" keeps all while that takes seconds.
     predictive : {"auto", "quasi", "sample", "probit", "plugin"}, default "auto"
         How probabilities are averaged over the posterior: by fixed nodes in the space of a row's logits, over draws of
         the weights, by the pairwise probit formula, or not at all. "auto" is "quasi", but "plugin" where the mode alone

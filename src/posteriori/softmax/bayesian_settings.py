@@ -20,7 +20,7 @@ from posteriori.softmax.settings import solve_settings
 __all__ = ["BayesianSettings", "bayesian_settings", "prior_from"]
 
 _APPROXIMATIONS = ("auto", "laplace", "variational", "importance")
-_POSTERIORS = ("auto", "full", "kronecker", "diagonal")
+_POSTERIORS = ("auto", "full", "classes", "kronecker", "diagonal")
 _PRIORS: dict[str, type[Prior]] = {
     "evidence": EvidencePrior,
     "ard": ArdPrior,
@@ -61,7 +61,8 @@ def bayesian_settings(estimator: Any) -> BayesianSettings:
     if not (noise is None or noise == "estimate" or (is_number(noise) and 0 <= float(noise) < 1)):
         raise ValueError(f"label_noise={noise!r} must be None, 'estimate' or a rate from 0 to below 1.")
     prior = prior_from(estimator.prior)
-    if estimator.approximation in ("variational", "importance") and estimator.posterior in ("kronecker", "diagonal"):
+    structures = {"variational": ("kronecker",), "importance": ("classes", "kronecker", "diagonal")}
+    if estimator.posterior in structures.get(estimator.approximation, ()):
         raise ValueError(
             f"approximation={estimator.approximation!r} needs a full posterior, and posterior={estimator.posterior!r} "
             "was asked for: use approximation='laplace', or posterior='full'."

@@ -21,14 +21,15 @@ import numpy as np
 from scipy.optimize import minimize
 
 from posteriori.softmax.coordinates import CoordinateRule
+from posteriori.softmax.folds import Folds, best_factor
 from posteriori.softmax.laplace import Laplace, laplace, mode
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.mode import Mode, SolveSettings, certified, find_mode
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrasts
-from posteriori.softmax.precision import DiagonalPrecision
+from posteriori.softmax.precision import DiagonalPrecision, Precision
 from posteriori.softmax.priors import WEAK, WEAKEST, StrengthFamily
-from posteriori.softmax.structured import structured_posterior
+from posteriori.softmax.structures import structured_posterior
 from posteriori.solvers.automatic import Automatic
 from posteriori.solvers.newton import forms_hessian
 from posteriori.solvers.problem import PosteriorProblem
@@ -52,6 +53,8 @@ _FADES = 0.25
 """Share of a group's parameters that the data determine, below which a fixed point may take longer steps."""
 _MOST_FLOPS = 1.5e11
 """Operations that a search may cost; it looks at 8 priors in any case."""
+_MOST_DEALT = 50_000
+"""Rows up to which folds tell how strong the prior of a structured posterior should be."""
 _HYPERPRIOR_SD = 2.0
 """Standard deviation of a log-precision before the data are seen."""
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
@@ -284,17 +287,41 @@ class SearchedPrior(ABC):
             theta = best.theta
             if status is Status.INTERRUPTED:
                 return _interrupted(objective, theta, settings.tol)
-        if structure != "full":
+        if structure == "full":
+            return _highest_evidence(likelihood, groups, settings, u, theta)
+        if likelihood.blocks.n_rows > _MOST_DEALT:
             return _fixed_point(likelihood, groups, settings, structure, u, theta)
-        return _highest_evidence(likelihood, groups, settings, u, theta)
+        return self._by_folds(likelihood, groups, settings, structure, u, theta)
 
-    def strengths(self, likelihood: LinearLikelihood, found: Mode) -> StrengthFamily | None:
+    def _by_folds(
+        self,
+        likelihood: LinearLikelihood,
+        groups: np.ndarray,
+        settings: SolveSettings,
+        structure: str,
+        u: np.ndarray,
+        theta: np.ndarray,
+    ) -> Mode:
+        """Precisions in the ratio that a fixed point has, if there are several, as strong as folds tell."""
+        if u.size > 1:
+            start = _fixed_point(likelihood, groups, settings, structure, u, theta)
+            if start.solution.status is Status.INTERRUPTED:
+                return start
+            theta, prior = start.theta, start.objective.prior
+        else:  # all features together give a logit a variance of two
+            u = np.log(0.5 * np.maximum(likelihood.observed.variance.sum(keepdims=True), 1.0))
+            prior = _objective_at(likelihood, groups, np.append(u, min(np.log(WEAK), u[0]))).prior
+        family = self.strengths(likelihood, prior)
+        factor, path = best_factor(Folds(likelihood), family.objective_at)
+        mode = find_mode(family.objective_at(factor), settings, theta)
+        return replace(mode, strength_path=path, strength_reason="folds of the rows are predicted best")
+
+    def strengths(self, likelihood: LinearLikelihood, precision: Precision) -> StrengthFamily:
         """The precisions that were found times a factor.
 
         The prior of the mean row's logit stays as it is, but is never stronger than that of the weights.
         """
         groups = self.groups(likelihood.blocks.n_features)
-        precision = found.objective.prior
         assert isinstance(precision, DiagonalPrecision)
         D = groups.size
 

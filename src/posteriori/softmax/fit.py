@@ -21,8 +21,8 @@ from posteriori.softmax.precision import Precision
 from posteriori.softmax.priors import PriorInCoordinates
 from posteriori.softmax.row_space import row_space
 from posteriori.softmax.strength import StrengthPoint, Strengths
-from posteriori.softmax.structured import structure_for, structured_posterior
-from posteriori.softmax.variational import variational
+from posteriori.softmax.structures import FAMILIES, structure_for, structured_posterior
+from posteriori.softmax.variational import climb, variational
 from posteriori.solvers.solution import BayesianSolution, Solution, Status
 
 __all__ = ["BayesianFit", "bayesian_fit", "warn_about"]
@@ -75,7 +75,7 @@ def bayesian_fit(likelihood: LinearLikelihood, settings: BayesianSettings) -> Ba
 def _fit(likelihood: LinearLikelihood, settings: BayesianSettings, finished: Finished) -> BayesianFit:
     """A fit whose posteriors, known under a prior, are finished by a function of both."""
     K, width = likelihood.shape
-    structure, reason = structure_for(settings.posterior, likelihood.blocks.n_rows, K, width)
+    structure, reason = structure_for(settings.posterior, likelihood.blocks, K, width)
     _require_compatible(settings, structure, reason)
     found = settings.prior.find_mode(likelihood, settings.solve, structure)
     if not settings.prior.proper:
@@ -84,11 +84,10 @@ def _fit(likelihood: LinearLikelihood, settings: BayesianSettings, finished: Fin
         solution = _solution(found, fitted, structure, reason)
         return BayesianFit(found.theta, fitted.posterior, None, None, solution, _log_likelihood(found))
     if structure != "full" or found.solution.status is Status.INTERRUPTED:
-        kind = "diagonal" if structure == "full" else structure
-        posterior, log_evidence = structured_posterior(found.objective, found.theta, kind)
-        fitted = Approximated(posterior, "laplace", f"the only one for a {structure} posterior")
-        solution = _solution(found, fitted, posterior.structure, reason)
-        outer = finished(posterior, found.objective.prior)
+        fitted, log_evidence = _structured(found, "diagonal" if structure == "full" else structure, settings)
+        solution = _solution(found, fitted, fitted.posterior.structure, reason)
+        solution = replace(solution, strength_path=found.strength_path, strength_reason=found.strength_reason)
+        outer = finished(fitted.posterior, found.objective.prior)
         return BayesianFit(found.theta, outer, _prior(found), log_evidence, solution, _log_likelihood(found))
     judged = _judged(likelihood, settings, found, finished)
     found, fitted = judged.found, judged.fitted
@@ -99,6 +98,23 @@ def _fit(likelihood: LinearLikelihood, settings: BayesianSettings, finished: Fin
         solution = replace(solution, status=Status.INTERRUPTED)
     prior, log_likelihood = _prior(found), _log_likelihood(found)
     return BayesianFit(found.theta, fitted.posterior, prior, judged.log_evidence, solution, log_likelihood)
+
+
+def _structured(found: Mode, structure: str, settings: BayesianSettings) -> tuple[Approximated, float]:
+    """A posterior that keeps fewer covariances, and the log evidence by it.
+
+    It is too rough for probabilities: unless it was asked for, the mode alone predicts them.
+    """
+    theta, asked = found.theta, settings.approximation
+    posterior, log_evidence = structured_posterior(found.objective, theta, structure)
+    by_mode = asked == "auto" and settings.posterior == "auto"
+    reason = "for intervals: it is too rough for more than that, and the mode alone predicts" if by_mode else "as asked"
+    if asked == "laplace" or structure not in FAMILIES or found.solution.status is Status.INTERRUPTED:
+        return Approximated(posterior, "laplace", reason, by_mode=by_mode), log_evidence
+    family = FAMILIES[structure](found.objective)
+    best = climb(family, theta, family.at_mode(theta))
+    fitted = Approximated(best.posterior, "variational", reason, best.converged, by_mode=by_mode, bound=best.bound)
+    return fitted, max(log_evidence, best.bound)
 
 
 @dataclass(frozen=True)
@@ -129,7 +145,7 @@ def _judged(likelihood: LinearLikelihood, settings: BayesianSettings, found: Mod
     """Choose the strength of the prior and the posterior by left-out rows, from the mode of highest evidence on."""
     at_mode = found.laplace or laplace(found.objective, found.theta)
     referee = Referee(found.objective.blocks, len(found.theta))
-    family = settings.prior.strengths(likelihood, found)
+    family = settings.prior.strengths(likelihood, found.objective.prior)
     try:
         if family is None:
             return _approximated(found, at_mode, settings, referee, finished)
@@ -200,7 +216,7 @@ def _averaged(
 def _require_compatible(settings: BayesianSettings, structure: str, reason: str) -> None:
     """Raise if the approximation or the prior needs a full posterior, or a proper prior, and there is none."""
     asked = settings.approximation
-    if structure != "full" and asked in ("variational", "importance"):
+    if (asked == "importance" and structure != "full") or (asked == "variational" and structure == "kronecker"):
         raise ValueError(
             f"approximation={asked!r} needs a full posterior, and this one is {structure} ({reason}): "
             "use approximation='laplace' or 'auto', or posterior='full' if it fits."

@@ -26,7 +26,7 @@ from posteriori.softmax.mode import Mode, SolveSettings, certified, find_mode
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import FullPosterior
-from posteriori.softmax.precision import DiagonalPrecision
+from posteriori.softmax.precision import DiagonalPrecision, Precision
 from posteriori.solvers.solution import Status
 
 __all__ = ["FlatPrior"]
@@ -83,7 +83,7 @@ class FlatPrior(Parameters):
         """False: weights that no row determines have no distribution."""
         return False
 
-    def strengths(self, likelihood: LinearLikelihood, found: Mode) -> None:
+    def strengths(self, likelihood: LinearLikelihood, precision: Precision) -> None:
         """None: it has no strength."""
 
     def _precision(self, likelihood: LinearLikelihood) -> DiagonalPrecision:

@@ -19,6 +19,7 @@ from posteriori.softmax.mode import Mode, SolveSettings
 from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import FullPosterior
+from posteriori.softmax.precision import Precision
 from posteriori.solvers.line_search import line_search
 from posteriori.solvers.patience import FAINT, Patience
 from posteriori.solvers.solution import Iterate, Solution, Status, Steps, run
@@ -65,7 +66,7 @@ class JeffreysPrior:
         """False: weights that no row determines have no distribution."""
         return False
 
-    def strengths(self, likelihood: LinearLikelihood, found: Mode) -> None:
+    def strengths(self, likelihood: LinearLikelihood, precision: Precision) -> None:
         """None: it has no strength."""
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from posteriori.softmax.evidence import EvidencePoint
     from posteriori.softmax.laplace import Laplace
     from posteriori.softmax.posterior import FullPosterior
+    from posteriori.softmax.strength import StrengthPoint
 
 __all__ = ["Mode", "SolveSettings", "certified", "find_mode"]
 
@@ -59,6 +60,10 @@ class Mode:
         Whether that search reached the highest evidence.
     posterior : FullPosterior or None
         The only posterior there is, under a prior that is improper.
+    strength_path : list of StrengthPoint
+        Strengths of the prior that were compared by folds.
+    strength_reason : str
+        Why it is as strong as it is, if folds told.
     """
 
     objective: SoftmaxObjective
@@ -68,6 +73,8 @@ class Mode:
     evidence_path: list[EvidencePoint] = field(default_factory=list)
     evidence_converged: bool | None = None
     posterior: FullPosterior | None = None
+    strength_path: list[StrengthPoint] = field(default_factory=list)
+    strength_reason: str = ""
 
 
 def find_mode(objective: SoftmaxObjective, settings: SolveSettings, start: np.ndarray | None = None) -> Mode:

@@ -66,7 +66,7 @@ class Prior(Protocol):
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The mode under it, with whatever of it is chosen by the data; `structure` is the posterior's."""
 
-    def strengths(self, likelihood: LinearLikelihood, found: Mode) -> StrengthFamily | None:
+    def strengths(self, likelihood: LinearLikelihood, precision: Precision) -> StrengthFamily | None:
         """The prior that was found, and those that are stronger or weaker; None if it is as the user stated it."""
 
 
@@ -217,7 +217,7 @@ class GaussianPrior(Parameters):
         prior = self.in_coordinates(K, D, likelihood.has_intercept, likelihood.coordinates)
         return find_mode(likelihood.objective(prior.precision, prior.mean), settings)
 
-    def strengths(self, likelihood: LinearLikelihood, found: Mode) -> StrengthFamily | None:
+    def strengths(self, likelihood: LinearLikelihood, precision: Precision) -> StrengthFamily | None:
         """None: it is as strong as the user stated it."""
         return None
 

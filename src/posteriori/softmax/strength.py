@@ -36,10 +36,10 @@ _LEAST_WEIGHT = 0.01
 
 @dataclass(frozen=True)
 class StrengthPoint:
-    """A strength that was tried: its factor, Laplace's log evidence, and the log-loss of left-out rows by the mode."""
+    """A strength that was tried: its factor, the log evidence if it is known, and the left-out log-loss by the mode."""
 
     factor: float
-    log_evidence: float
+    log_evidence: float | None
     loss: float
 
 

@@ -1,4 +1,4 @@
-"""Posteriors that stay small: which structure a fit can afford, and those that keep fewer covariances.
+"""Posteriors that keep fewer covariances, and stay small.
 
 `KroneckerPosterior` and `DiagonalPosterior` have logits that are independent in one basis U common to all rows,
 f = m + U diag(sqrt v_n) z.
@@ -15,87 +15,16 @@ from scipy.linalg import solve_triangular
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_in_basis, normal_nodes
 from posteriori.maths.linalg import eigh_of_gram
 from posteriori.rows.products import as_dense, logits, squared, squared_distances
-from posteriori.softmax.kernels import kronecker_factors
-from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.pairs import contrast_covariance, contrasts
 from posteriori.softmax.posterior import root_of
-from posteriori.softmax.precision import DiagonalPrecision
 
-__all__ = ["DiagonalPosterior", "KroneckerPosterior", "structure_for", "structured_posterior"]
-
-FULL_PARAMETERS = 10_000
-"""Most parameters K D' of a full posterior."""
-_FULL_FLOPS = 1e12
-"""Most multiplications that "auto" spends on a full Hessian."""
-_FACTORS, _FACTOR_FLOPS = 60, 3e11
-"""How often a Hessian is factored in the search for a prior, and the most multiplications that "auto" spends on it."""
-_KRONECKER_SIDE = 4_000
-"""Most classes or features of a Kronecker posterior."""
-
-
-def structure_for(asked: str, N: int, K: int, width: int) -> tuple[str, str]:
-    """The structure of a posterior over K classes with `width` coefficients each, and the reason for it."""
-    size = K * width
-    if asked != "auto":
-        if asked == "full" and size > FULL_PARAMETERS:
-            gib = 4 * 8 * size**2 / 2**30
-            raise ValueError(
-                f"posterior='full' with {K} classes and {width} coefficients each needs about {gib:.1f} GiB: "
-                "use posterior='kronecker' or 'diagonal', or 'auto'."
-            )
-        if asked == "kronecker" and max(K, width) > 2 * _KRONECKER_SIDE:
-            gib = 5 * 8 * max(K, width) ** 2 / 2**30
-            raise ValueError(
-                f"posterior='kronecker' with {K} classes and {width} coefficients each needs about {gib:.1f} GiB, and "
-                "hours of computation: use posterior='diagonal', or 'auto'."
-            )
-        return asked, "as asked"
-    side = (K - 1) * width
-    flops, of_factors = 0.5 * N * side**2, _FACTORS * side**3 / 3.0
-    quick = of_factors <= _FACTOR_FLOPS or K == 2  # of two classes a Kronecker posterior costs no less
-    if size <= 8_000 and flops <= _FULL_FLOPS and quick:
-        return "full", f"{size} parameters"
-    why = f"{size} parameters" if size > 8_000 else f"{flops + of_factors:.1g} multiplications for a full one"
-    if max(K, width) <= _KRONECKER_SIDE:
-        return "kronecker", why
-    return "diagonal", why
-
-
-def structured_posterior(
-    objective: SoftmaxObjective, theta: np.ndarray, structure: str
-) -> tuple[KroneckerPosterior | DiagonalPosterior, float]:
-    """A Kronecker or diagonal posterior at theta, and the log evidence by it."""
-    posterior: KroneckerPosterior | DiagonalPosterior
-    if structure == "kronecker":
-        if not objective.prior.exchangeable:
-            raise ValueError(
-                "posterior='kronecker' needs a prior that treats all classes equally: use posterior='full' or "
-                "'diagonal'."
-            )
-        A, G = objective.blocks.map_sum(kronecker_factors, theta, None, coarse=True)
-        prior = objective.prior.of_contrasts(contrasts(len(theta))[:, :1])  # what classes share: any contrast will do
-        A /= max(np.trace(A), np.finfo(float).tiny)
-        posterior = KroneckerPosterior(theta, A, G, prior.common, prior.root)
-    else:
-        posterior = _diagonal_posterior(objective, theta)
-    value, _ = objective.value_gradient(theta)
-    return posterior, -value + 0.5 * objective.prior.log_det() - 0.5 * posterior.log_det
-
-
-def _diagonal_posterior(objective: SoftmaxObjective, theta: np.ndarray) -> DiagonalPosterior:
-    prior = objective.prior
-    if isinstance(prior, DiagonalPrecision) and prior.centre is not None:
-        return DiagonalPosterior(
-            theta, objective.curvature.centred_diagonal(theta, prior.centre) + prior.values, prior.centre
-        )
-    return DiagonalPosterior(theta, objective.curvature.diagonal(theta) + objective.precision)
-
+__all__ = ["BasisPosterior", "DiagonalPosterior", "KroneckerPosterior"]
 
 _WEAKEST = 1e10
 """Information relative to the prior above which directions relative to the prior alone lose their digits."""
 
 
-class _BasisPosterior(ABC):
+class BasisPosterior(ABC):
     """Logits independent in one basis U (K, J) for all rows."""
 
     mean: np.ndarray
@@ -136,7 +65,7 @@ class _BasisPosterior(ABC):
         return logits_in_basis(F, self.latent_basis, self.latent_variances(X), nodes)
 
 
-class KroneckerPosterior(_BasisPosterior):
+class KroneckerPosterior(BasisPosterior):
     """H = A kron G / tr A + prior, in the eigenbasis of A and in directions W in which G and the prior are diagonal.
 
     With A = U diag(l) U^T, W^T G W = diag(g) and W^T R W = diag(r), the covariance of class direction i is
@@ -250,7 +179,7 @@ def _class_directions(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.append(0.0, np.maximum(levels, 0.0)), np.column_stack([together, Q @ vectors])
 
 
-class DiagonalPosterior(_BasisPosterior):
+class DiagonalPosterior(BasisPosterior):
     """Independent parameters, with precisions (K, D').
 
     With a centre [c, 1] it is the logit at c that is independent of the weights, and not the intercept.

@@ -12,16 +12,17 @@ any curvature there: the first precision is that of averages over a Gaussian of 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from posteriori.maths.integrals import Nodes, normal_nodes
+from posteriori.maths.integrals import normal_nodes
 from posteriori.softmax.laplace import full_posterior
+from posteriori.softmax.pairs import contrasts
 from posteriori.softmax.posterior import FullPosterior
 from posteriori.solvers.problem import PosteriorProblem
 
-__all__ = ["Variational", "variational"]
+__all__ = ["Averages", "Family", "FullFamily", "Variational", "climb", "variational"]
 
 _NARROW = 0.25
 """Share of Laplace's variances with which the steps begin."""
@@ -33,16 +34,43 @@ _GROWTH = 1.2
 """The factor by which the share grows after a step that gained."""
 
 
+class Averages(NamedTuple):
+    """E[J] over a Gaussian (the prior's part of J is that of its mean), its slope in the mean, and E[H_lik]."""
+
+    value: float
+    slope: np.ndarray
+    curvature: np.ndarray
+
+
+class Family(Protocol):
+    """Gaussians of one structure, for one problem: what the steps ask of it.
+
+    Curvature is that of the likelihood, in the form in which the structure keeps it.
+    """
+
+    def gaussian(self, mean: np.ndarray, curvature: np.ndarray) -> Any:
+        """N(mean, (curvature + R)^{-1})."""
+
+    def moved(self, posterior: Any, slope: np.ndarray, share: float) -> Any:
+        """The posterior after a share of the Newton step in its mean, S times the slope."""
+
+    def averages(self, posterior: Any, share: float = 1.0) -> Averages:
+        """Averages over a member with that share of its variances."""
+
+    def divergence(self, posterior: Any) -> float:
+        """1/2 (tr(R S) - d - log|S R|): the divergence from a prior with the same mean."""
+
+
 @dataclass(frozen=True)
 class Variational:
     """The Gaussian with the highest bound that was found.
 
     Attributes
     ----------
-    posterior : FullPosterior
+    posterior : Posterior
     bound : float
         B, on the log evidence.
-    source : FullPosterior
+    source : Posterior
         The posterior over which curvature was averaged to make the precision; the posterior itself, if a step that
         far would lower the bound.
     converged : bool
@@ -53,61 +81,53 @@ class Variational:
         be better predicted by it, and each row's share in its precision is known.
     """
 
-    posterior: FullPosterior
+    posterior: Any
     bound: float
-    source: FullPosterior
+    source: Any
     converged: bool
     n_iter: int
     full_step: Variational | None = None
 
 
-class _Terms(NamedTuple):
-    bound: float
-    slope: np.ndarray
-    curvature: np.ndarray
-
-
 def variational(
     problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray, n_nodes: int = 128, max_iter: int = 40
 ) -> Variational:
-    """The Gaussian with the highest bound, by steps from the mode theta until one gains almost nothing.
+    """The Gaussian of all with the highest bound, from the mode theta and the likelihood's Hessian there."""
+    return climb(FullFamily(problem, n_nodes), theta, H_lik, max_iter)
+
+
+def climb(family: Family, theta: np.ndarray, curvature: np.ndarray, max_iter: int = 40) -> Variational:
+    """The member of a family with the highest bound, by steps from the mode until one gains almost nothing.
 
     The averages are over fixed nodes, whose errors are a small fraction of the bound: it is not climbed further.
     """
-    nodes = normal_nodes(problem.shape[0] - 1, n_nodes)
-    posterior, H = _narrow_start(problem, full_posterior(problem, theta, H_lik), nodes)
-    R = problem.prior.of_contrasts(posterior.basis).precision
-    log_det_R = float(np.linalg.slogdet(R)[1])
-    now = _terms(problem, posterior, R, log_det_R, nodes)
+    start = family.averages(family.gaussian(theta, curvature), _NARROW)
+    made_of = start.curvature
+    posterior = family.gaussian(theta, made_of)
+    posterior = family.moved(posterior, start.slope, 1.0)
+    now = family.averages(posterior)
+    bound = _bound(family, posterior, now)
     rho, idle, n_iter = _FIRST, 0, 2
     while n_iter < max_iter and idle < 2 and rho > _SHORTEST:
-        tol = _slack(now.bound)
-        H_next = (1.0 - rho) * H + rho * now.curvature
-        proposed = full_posterior(problem, posterior.mean, H_next)
-        proposed = proposed.about(posterior.mean - rho * proposed.solve(now.slope))
-        found = _terms(problem, proposed, R, log_det_R, nodes)
+        tol = _slack(bound)
+        proposed_of = (1.0 - rho) * made_of + rho * now.curvature
+        proposed = family.moved(family.gaussian(posterior.mean, proposed_of), now.slope, rho)
+        found = family.averages(proposed)
         n_iter += 1
-        gain = found.bound - now.bound
+        gain = _bound(family, proposed, found) - bound
         # little gained: the end, or a step that overshot by as much as it gained; a shorter one will tell
         idle = idle + 1 if abs(gain) <= rho * tol else 0
         rho = min(1.0, _GROWTH * rho) if gain > rho * tol else 0.5 * rho
         if gain >= -tol:
-            H, posterior, now = H_next, proposed, found
+            made_of, posterior, now, bound = proposed_of, proposed, found, bound + gain
     # the precision that goes with the averages exactly: each row's share in it is then known
-    exact = full_posterior(problem, posterior.mean, now.curvature)
-    end = Variational(exact, now.bound, posterior, idle == 2, n_iter)
+    exact = family.gaussian(posterior.mean, now.curvature)
+    end = Variational(exact, bound, posterior, idle == 2, n_iter)
     if idle < 2 or rho < 0.2:  # full steps have not been seen to settle: this one may lead astray
-        bound = _terms(problem, exact, R, log_det_R, nodes).bound
-        if not bound >= now.bound - _slack(now.bound):
-            return replace(end, posterior=posterior, full_step=replace(end, bound=bound))
+        after = _bound(family, exact, family.averages(exact))
+        if not after >= bound - _slack(bound):
+            return replace(end, posterior=posterior, full_step=replace(end, bound=after))
     return end
-
-
-def _narrow_start(problem: PosteriorProblem, at_mode: FullPosterior, nodes: Nodes) -> tuple[FullPosterior, np.ndarray]:
-    """A first Gaussian, and the averaged curvature (J D', J D') that made it."""
-    _, slope, H = problem.curvature.averaged(at_mode.mean, _NARROW * at_mode.packed_forms, at_mode.basis, nodes)
-    posterior = full_posterior(problem, at_mode.mean, H)
-    return posterior.about(at_mode.mean - posterior.solve(slope)), H
 
 
 def _slack(bound: float) -> float:
@@ -115,14 +135,41 @@ def _slack(bound: float) -> float:
     return 0.01 + 5e-3 * abs(bound)
 
 
-def _terms(
-    problem: PosteriorProblem, posterior: FullPosterior, R: np.ndarray, log_det_R: float, nodes: Nodes
-) -> _Terms:
-    """B, the slope of -B in the mean and E[H_lik].
+def _bound(family: Family, posterior: Any, averages: Averages) -> float:
+    """B: minus E[J] and the divergence."""
+    return -averages.value - family.divergence(posterior)
 
-    With d coordinates, KL = 1/2 (tr(R S) - d - log|S R|) + 1/2 (m - m_0)^T R (m - m_0), the last part of it in E[J].
+
+class FullFamily:
+    """Gaussians with every covariance, for contrasts of the classes.
+
+    Parameters
+    ----------
+    problem : PosteriorProblem
+    n_nodes : int
+        Nodes in the space of a row's logits.
     """
-    value, slope, curvature = problem.curvature.averaged(posterior.mean, posterior.packed_forms, posterior.basis, nodes)
-    log_det_S = -2.0 * float(np.log(posterior.factor.diagonal()).sum())
-    divergence = 0.5 * (float(np.vdot(R, posterior.inner)) - len(R) - log_det_S - log_det_R)
-    return _Terms(-value - divergence, slope, curvature)
+
+    def __init__(self, problem: PosteriorProblem, n_nodes: int) -> None:
+        self.problem, self.basis = problem, contrasts(problem.shape[0])
+        self.nodes = normal_nodes(self.basis.shape[1], n_nodes)
+        self.R = problem.prior.of_contrasts(self.basis).precision
+        self.log_det_R = float(np.linalg.slogdet(self.R)[1])
+
+    def gaussian(self, mean: np.ndarray, curvature: np.ndarray) -> FullPosterior:
+        """N(mean, (H_lik + R)^{-1}), H_lik (J D', J D')."""
+        return full_posterior(self.problem, mean, curvature)
+
+    def moved(self, posterior: FullPosterior, slope: np.ndarray, share: float) -> FullPosterior:
+        """About m - share S slope."""
+        return posterior.about(posterior.mean - share * posterior.solve(slope))
+
+    def averages(self, posterior: FullPosterior, share: float = 1.0) -> Averages:
+        """Averages over N(m, share S)."""
+        forms = posterior.packed_forms if share == 1.0 else share * posterior.packed_forms
+        return Averages(*self.problem.curvature.averaged(posterior.mean, forms, self.basis, self.nodes))
+
+    def divergence(self, posterior: FullPosterior) -> float:
+        """1/2 (tr(R S) - d - log|S R|)."""
+        log_det_S = -2.0 * float(np.log(posterior.factor.diagonal()).sum())
+        return 0.5 * (float(np.vdot(self.R, posterior.inner)) - len(self.R) - log_det_S - self.log_det_R)

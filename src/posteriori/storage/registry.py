@@ -261,6 +261,7 @@ def _parts() -> list[Stored]:
             "attributes",
             ("mean", "precisions", "centre", "latent_basis"),
         ),
+        Stored("ClassPosterior", "posteriori.softmax.classes", "attributes", ("mean", "factors", "latent_basis")),
         Stored("MixturePosterior", "posteriori.softmax.mixture", "attributes",
                ("members", "weights", "mean", "structure")),
         Stored("RowSpacePosterior", "posteriori.softmax.row_space", "attributes",
