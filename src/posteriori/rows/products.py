@@ -22,6 +22,7 @@ __all__ = [
     "contract",
     "dense_parts",
     "gram",
+    "inner_products",
     "is_sparse",
     "laplacian_gram",
     "logits",
@@ -127,6 +128,11 @@ def gram(X: Any, weight: np.ndarray, with_intercept: bool) -> np.ndarray:
     if with_intercept:
         Z[:, -1] = root
     return np.dot(Z.T, Z)
+
+
+def inner_products(X: Any) -> np.ndarray:
+    """x_m . x_n for all pairs of rows, (n, n)."""
+    return (X @ X.T).toarray() if sp.issparse(X) else X @ X.T
 
 
 def weighted_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarray:

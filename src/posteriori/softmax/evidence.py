@@ -35,7 +35,15 @@ from posteriori.solvers.newton import forms_hessian
 from posteriori.solvers.problem import PosteriorProblem
 from posteriori.solvers.solution import Solution, Status, run
 
-__all__ = ["ArdPrior", "Evidence", "EvidencePoint", "EvidencePrior", "SearchedPrior", "maximise_evidence"]
+__all__ = [
+    "ArdPrior",
+    "Evidence",
+    "EvidencePoint",
+    "EvidencePrior",
+    "Hyperprior",
+    "SearchedPrior",
+    "maximise_evidence",
+]
 
 _ENOUGH = 5e-3
 """Nats of evidence that are not worth another fit."""
@@ -55,15 +63,33 @@ _MOST_FLOPS = 1.5e11
 """Operations that a search may cost; it looks at 8 priors in any case."""
 _MOST_DEALT = 50_000
 """Rows up to which folds tell how strong the prior of a structured posterior should be."""
-_HYPERPRIOR_SD = 2.0
-"""Standard deviation of a log-precision before the data are seen."""
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""
 
 
 @dataclass(frozen=True)
+class Hyperprior:
+    """N(centre, sd^2): what is thought of the first log-precision before the data are seen.
+
+    It hardly matters where many weights tell how large they are. Where few do, it keeps their precision from running
+    away: all but separated classes would have it be zero, and features that tell little infinite.
+    """
+
+    centre: float
+    sd: float = 2.0
+
+    def log_density(self, u: float) -> float:
+        """Up to a constant."""
+        return -0.5 * ((u - self.centre) / self.sd) ** 2
+
+    def slope(self, u: float) -> float:
+        """d log p / d u."""
+        return (self.centre - u) / self.sd**2
+
+
+@dataclass(frozen=True)
 class EvidencePoint:
-    """The evidence at log-precisions u (G,), its gradient, and MacKay's suggestion for the next.
+    """The evidence at log-precisions u (G,), the gradient of what is climbed, and MacKay's suggestion for the next.
 
     The gradient is the difference of two sizes; the logarithm of their ratio has the same root and is straighter.
     """
@@ -75,6 +101,13 @@ class EvidencePoint:
     ratio: np.ndarray
     determined: np.ndarray
     """Share of each group's parameters that the data determine, gamma / d."""
+    log_prior: float = 0.0
+    """The log density of u before the data are seen, up to a constant."""
+
+    @property
+    def height(self) -> float:
+        """What is climbed: the log evidence, and the log prior of u."""
+        return self.log_evidence + self.log_prior
 
 
 class Evidence:
@@ -92,6 +125,8 @@ class Evidence:
         [c, 1] if the last column's precision is that of w . c + b.
     tol : float
         Relative decrement to which modes are found, at most.
+    hyperprior : Hyperprior or None
+        Of the first log-precision.
     """
 
     def __init__(
@@ -101,7 +136,9 @@ class Evidence:
         theta: np.ndarray,
         centre: np.ndarray | None = None,
         tol: float = _MODE_TOL,
+        hyperprior: Hyperprior | None = None,
     ) -> None:
+        self.hyperprior = hyperprior
         self.problem_at, self.groups, self.theta, self.centre = problem_at, groups, theta, centre
         self.tol = float(np.clip(tol, _LEAST_TOL, _MODE_TOL))
         self.path: list[EvidencePoint] = []
@@ -150,14 +187,18 @@ class Evidence:
                 [-posterior.solve(self._pulled(theta, a_g, m)) for a_g, m in zip(a, members, strict=True)]
             )
         suggestion = np.log(np.maximum(gamma, 1e-3) / np.maximum(squares, 1e-300))
-        ratio = np.log(np.maximum(gamma + trace, 1e-3 * np.maximum(gamma, 1e-3)) / np.maximum(a * squares, 1e-300))
+        up, down = np.maximum(gamma + trace, 1e-3 * np.maximum(gamma, 1e-3)), np.maximum(a * squares, 1e-300)
+        slope, log_prior = np.zeros(u.size), 0.0
+        if self.hyperprior is not None:
+            slope[0], log_prior = self.hyperprior.slope(u[0]), self.hyperprior.log_density(u[0])
         return EvidencePoint(
             u=u.copy(),
             log_evidence=found.log_evidence,
-            gradient=0.5 * (gamma - a * squares + trace),
+            gradient=0.5 * (gamma - a * squares + trace) + slope,
             suggestion=np.clip(suggestion, LOWEST, HIGHEST),
-            ratio=ratio,
+            ratio=np.log((up + 2.0 * np.maximum(slope, 0.0)) / (down + 2.0 * np.maximum(-slope, 0.0))),
             determined=gamma / np.maximum(size, 1),
+            log_prior=log_prior,
         )
 
     def _centred(self, theta: np.ndarray) -> np.ndarray:
@@ -207,7 +248,7 @@ def _climb_few(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluation
         point = evidence(best.u + step)
         change = point.u - best.u
         steepness += np.outer(best.ratio - point.ratio - steepness @ change, change) / float(change @ change)
-        if point.log_evidence > best.log_evidence - 0.1 * _ENOUGH:
+        if point.height > best.height - 0.1 * _ENOUGH:
             best = point
     if evidence.path[-1] is not best:
         evidence(best.u)
@@ -231,15 +272,15 @@ def _climb_all(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluation
     best = -np.inf
     for _ in range(5):
         point = evidence(u)
-        if point.log_evidence < best:
+        if point.height < best:
             break
-        best = point.log_evidence
+        best = point.height
         u = np.clip(np.clip(point.suggestion, point.u - 2.0, point.u + 2.0), *bounds)
-    u = max(evidence.path, key=lambda p: p.log_evidence).u
+    u = max(evidence.path, key=lambda p: p.height).u
 
     def minus(u: np.ndarray) -> tuple[float, np.ndarray]:
         point = evidence(u)
-        return -point.log_evidence, -point.gradient
+        return -point.height, -point.gradient
 
     found = minimize(
         minus,
@@ -288,7 +329,7 @@ class SearchedPrior(ABC):
             if status is Status.INTERRUPTED:
                 return _interrupted(objective, theta, settings.tol)
         if structure == "full":
-            return _highest_evidence(likelihood, groups, settings, u, theta)
+            return _highest_evidence(likelihood, groups, settings, u, theta, self.hyperprior(likelihood))
         if likelihood.blocks.n_rows > _MOST_DEALT:
             return _fixed_point(likelihood, groups, settings, structure, u, theta)
         return self._by_folds(likelihood, groups, settings, structure, u, theta)
@@ -308,8 +349,9 @@ class SearchedPrior(ABC):
             if start.solution.status is Status.INTERRUPTED:
                 return start
             theta, prior = start.theta, start.objective.prior
-        else:  # all features together give a logit a variance of two
-            u = np.log(0.5 * np.maximum(likelihood.observed.variance.sum(keepdims=True), 1.0))
+        else:
+            hyperprior = self.hyperprior(likelihood)
+            u = np.array([0.0 if hyperprior is None else hyperprior.centre])
             prior = _objective_at(likelihood, groups, np.append(u, min(np.log(WEAK), u[0]))).prior
         family = self.strengths(likelihood, prior)
         factor, path = best_factor(Folds(likelihood), family.objective_at)
@@ -331,10 +373,14 @@ class SearchedPrior(ABC):
             values[:, D:] = np.minimum(values[:, D:], values[:, :D].max(axis=1, keepdims=True))
             return likelihood.objective(DiagonalPrecision(values, precision.centre))
 
-        return StrengthFamily(objective_at, self.log_hyperprior(likelihood, np.log(precision.values[0, :D])))
+        hyperprior = self.hyperprior(likelihood)
+        if hyperprior is None:
+            return StrengthFamily(objective_at, None)
+        u = float(np.log(precision.values[0, 0]))
+        return StrengthFamily(objective_at, lambda factor: hyperprior.log_density(u + np.log(factor)))
 
-    def log_hyperprior(self, likelihood: LinearLikelihood, u: np.ndarray) -> Callable[[float], float] | None:
-        """The log prior of a factor on precisions exp(u), (D,), for averages over it; None if there is no average."""
+    def hyperprior(self, likelihood: LinearLikelihood) -> Hyperprior | None:
+        """The prior of the one log-precision; None if there are several."""
         return None
 
 
@@ -347,15 +393,13 @@ class EvidencePrior(SearchedPrior):
         """One group."""
         return np.zeros(D, dtype=int)
 
-    def log_hyperprior(self, likelihood: LinearLikelihood, u: np.ndarray) -> Callable[[float], float] | None:
-        """log N(log alpha; log(D/2), 2^2): all features together give a logit a variance of two, or e^2 times that.
+    def hyperprior(self, likelihood: LinearLikelihood) -> Hyperprior | None:
+        """N(log(D/2), 2^2): all features together give a logit a variance of two, or e^2 times as much or as little.
 
         D is the sum of the columns' variances: of standardised columns that vary, their number.
         """
         total = float(likelihood.observed.variance.sum())
-        if total <= 0:
-            return None
-        return lambda factor: -0.5 * float((u[0] + np.log(factor) - np.log(0.5 * total)) / _HYPERPRIOR_SD) ** 2
+        return Hyperprior(float(np.log(0.5 * total))) if total > 0 else None
 
 
 class ArdPrior(SearchedPrior):
@@ -383,7 +427,12 @@ def _centre(likelihood: LinearLikelihood) -> np.ndarray | None:
 
 
 def _highest_evidence(
-    likelihood: LinearLikelihood, groups: np.ndarray, settings: SolveSettings, u: np.ndarray, theta: np.ndarray
+    likelihood: LinearLikelihood,
+    groups: np.ndarray,
+    settings: SolveSettings,
+    u: np.ndarray,
+    theta: np.ndarray,
+    hyperprior: Hyperprior | None,
 ) -> Mode:
     """The top of Laplace's evidence, and the mode there."""
 
@@ -394,7 +443,7 @@ def _highest_evidence(
     if likelihood.has_intercept:  # the weak prior of the mean row's logit may prove not weak enough
         columns, u = np.append(groups, u.size), np.append(u, np.log(WEAK))
         lower, upper = np.append(lower, np.log(WEAKEST)), np.append(upper, np.log(WEAK))
-    evidence = Evidence(objective_at, columns, theta, _centre(likelihood), settings.tol)
+    evidence = Evidence(objective_at, columns, theta, _centre(likelihood), settings.tol, hyperprior)
     try:
         converged = maximise_evidence(evidence, u, (lower, upper))
     except KeyboardInterrupt:

@@ -74,12 +74,12 @@ class Referee:
         return float(-(weights @ log_p) / weights.sum())
 
     def gain(self, log_p: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-        """By how much the first have the lower log-loss, and the standard error of that, from the rows' differences."""
+        """The log-loss of the second less that of the first, and its standard error, from the rows' differences."""
         weights = self.rows[2]
         share = weights / weights.sum()
         difference = log_p - other
         mean = float(share @ difference)
-        return mean, float(np.sqrt((share**2) @ (difference - mean) ** 2))
+        return mean, float(np.sqrt(share @ (difference - mean) ** 2 / weights.sum()))
 
 
 def left_out(

@@ -104,9 +104,13 @@ class MixturePosterior:
     def latent_size(self) -> int:
         return self.members[0].latent_size
 
+    def size_of_each(self, size: int) -> int:
+        """The number of nodes of each member, of `size` together."""
+        return max(_FEWEST, size // len(self.members))
+
     def nodes(self, size: int, even: bool = False) -> Nodes:
         """Nodes of all members, one after the other: about as many together as asked for."""
-        each = self.members[0].nodes(max(_FEWEST, size // len(self.members)), even)
+        each = self.members[0].nodes(self.size_of_each(size), even)
         m = len(self.members)
         return Nodes(np.tile(each.points, m), np.multiply.outer(self.weights, each.weights).ravel())
 

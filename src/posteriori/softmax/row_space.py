@@ -21,7 +21,7 @@ import numpy as np
 
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_at_nodes, normal_nodes
 from posteriori.rows.memory import MemoryBlocks
-from posteriori.rows.products import as_dense, is_sparse, squared
+from posteriori.rows.products import as_dense, inner_products, squared
 from posteriori.softmax.coordinates import Coordinates
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.moments import ObservedMoments
@@ -84,8 +84,7 @@ def row_space(likelihood: LinearLikelihood) -> RowSpace | None:
     if not isinstance(blocks, MemoryBlocks) or N >= D or N * D > _MOST_VALUES:
         return None
     X, Y, c = blocks.take(np.arange(N), weighted=True)
-    gram = (X @ X.T).toarray() if is_sparse(X) else X @ X.T
-    squares, U = np.linalg.eigh(gram)
+    squares, U = np.linalg.eigh(inner_products(X))
     kept = squares > max(_RANK**2 * squares[-1], 0.0)
     if not kept.any():
         return None

@@ -13,11 +13,14 @@ import numpy as np
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.gaussian.densities import ClassDensities
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
+from posteriori.softmax.classes import ClassPosterior
 from posteriori.softmax.importance import WeightedDraws
+from posteriori.softmax.mixture import MixturePosterior
 from posteriori.softmax.posterior import FullPosterior, Posterior
 from posteriori.softmax.predictive import quasi_nodes
 from posteriori.softmax.regression import SoftmaxRegression
-from posteriori.softmax.structured import DiagonalPosterior, KroneckerPosterior
+from posteriori.softmax.row_space import RowSpacePosterior
+from posteriori.softmax.structured import BasisPosterior, DiagonalPosterior, KroneckerPosterior
 from posteriori.storage.onnx_graph import Value, import_onnx, log1p
 
 __all__ = ["CLASSIFIERS", "Outputs"]
@@ -90,12 +93,16 @@ def _logits(Z: Value, theta: np.ndarray, D: int) -> Value:
 
 def _quasi(Z: Value, posterior: Posterior, offset: np.ndarray, n_nodes: int, D: int) -> Value:
     """sum_s omega_s softmax(m + A z_s), A (n, K, J) the spread of a row's logits along each of J directions."""
+    if isinstance(posterior, MixturePosterior):
+        size = posterior.size_of_each(n_nodes)
+        parts = [w * _quasi(Z, q, offset, size, D) for w, q in zip(posterior.weights, posterior.members, strict=True)]
+        return sum(parts[1:], start=parts[0])
     nodes = posterior.nodes(n_nodes)
     mean = _logits(Z, posterior.mean, D) + offset
-    if isinstance(posterior, FullPosterior):
+    if isinstance(posterior, (FullPosterior, RowSpacePosterior)):
         spread = _spread_from_last(_pair_variances(Z, posterior, D), len(offset))
     else:
-        assert isinstance(posterior, (KroneckerPosterior, DiagonalPosterior))
+        assert isinstance(posterior, BasisPosterior)
         spread = Z.graph.op("Sqrt", _latent_variances(Z, posterior, D)).expanded(1) * posterior.latent_basis
     centre = mean.expanded(2)
 
@@ -149,9 +156,19 @@ def _probit(Z: Value, posterior: Posterior, offset: np.ndarray, D: int) -> Value
 def _pair_variances(Z: Value, posterior: Posterior, D: int) -> Value:
     """var(f_k - f_l) for k < l, (n, pairs)."""
     k, m = np.triu_indices(len(posterior.mean), 1)
-    if isinstance(posterior, (KroneckerPosterior, DiagonalPosterior)):
+    if isinstance(posterior, BasisPosterior):
         U = posterior.latent_basis
         return _latent_variances(Z, posterior, D) @ ((U[k] - U[m]) ** 2).T
+    if isinstance(posterior, RowSpacePosterior):
+        within = Z @ posterior.basis
+        beyond = Z.graph.op("Max", Z.square().sum(1, keepdims=True) - within.square().sum(1, keepdims=True), 0.0)
+        return _pair_variances(within, posterior.inner, posterior.basis.shape[1]) + (2.0 / posterior.alpha) * beyond
+    if isinstance(posterior, MixturePosterior):
+        parts = []
+        for w, q in zip(posterior.weights, posterior.members, strict=True):
+            moved = _logits(Z, q.mean - posterior.mean, D)
+            parts.append(w * (_pair_variances(Z, q, D) + (moved.columns(k) - moved.columns(m)).square()))
+        return sum(parts[1:], start=parts[0])
     if isinstance(posterior, FullPosterior):
         forms = posterior.forms
     else:
@@ -178,6 +195,8 @@ def _latent_variances(Z: Value, posterior: Posterior, D: int) -> Value:
     """Variances of the logits in the posterior's basis, (n, J)."""
     if isinstance(posterior, KroneckerPosterior):
         return _logits(Z, posterior.directions.T, D).square() @ posterior.shrunk.T
+    if isinstance(posterior, ClassPosterior):
+        return Z.graph.op("Max", _quadratic_forms(Z, posterior.covariances, D), 0.0)
     assert isinstance(posterior, DiagonalPosterior)
     s = 1.0 / posterior.precisions
     if posterior.centre is not None:
