@@ -23,6 +23,8 @@ __all__ = ["CONSTANT", "Structure"]
 
 CONSTANT = 1e-28
 """Variance that is due to rounding, in units of that of all rows."""
+_PART_BYTES = 1 << 19
+"""Rows left out together: their arrays stay in the cache, and are not given back to the system after each use."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,10 @@ class Structure(ABC):
     def left_out_work(self, D: int) -> int:
         """Operations for one row in one class when it is left out, in units of a product."""
         return 20 * D
+
+    def left_out_rows(self, D: int) -> int:
+        """Rows that are left out, each by itself, with the same call."""
+        return max(1, _PART_BYTES // (8 * D))
 
     def row_width(self, K: int, D: int) -> int:
         """Numbers that a row needs while it is judged."""

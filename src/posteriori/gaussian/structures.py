@@ -9,6 +9,7 @@ J is the number of covariances: K, or one where they are tied.
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,9 @@ class Matrices(Structure):
 
     def left_out_work(self, D: int) -> int:
         return D * D
+
+    def left_out_rows(self, D: int) -> int:
+        return sys.maxsize  # matrices are factored once for all
 
     def row_width(self, K: int, D: int) -> int:
         return D + (K if self.tied else D * K // len(_bands(D)))
