@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posteriori.gaussian.niw import Belief, Estimate, WishartPrior, inverse_cholesky, log_density, mode_divisor, updated
+from posteriori.gaussian.niw import Belief, Estimate, WishartPrior, log_density, mode_divisor, updated
 from posteriori.gaussian.statistics import ClassStatistics
 from posteriori.maths.products import sum_of_logs
 
@@ -133,7 +133,7 @@ def left_out_of_matrices(
     """Log densities (n, K) of rows left out, for covariance matrices."""
     K = len(belief.means)
     y, tied = rows.codes, belief.structure.tied
-    inverses, log_dets = inverse_cholesky(belief.Psi)
+    inverses, log_dets = belief.structure.whitened(belief.Psi, np.ones(belief.Psi.shape[1]))
     w, t, h = removal.w[:, 0], removal.t[:, 0], removal.h[:, 0]
     out = np.empty((len(y), K))
     for j, (A, log_det) in enumerate(zip(inverses, log_dets, strict=True)):
@@ -158,7 +158,7 @@ def left_out_of_matrices(
             q = np.maximum(_dots(Z, Z) - (b11 * zu * zu + 2.0 * b12 * zu * ze + b22 * ze * ze), 0.0)
             kappa = np.where(mine, removal.kappa[:, 0], belief.kappa[k, 0])
             nu = belief.nu[j, 0] - (rows.removed if tied else np.where(mine, rows.removed, 0.0))
-            out[:, k] = _density(q, log_det + np.log(det), kappa, nu, belief, estimate)
+            out[:, k] = _density(q, log_det[0] + np.log(det), kappa, nu, belief, estimate)
     return out
 
 

@@ -73,6 +73,14 @@ class Structure(ABC):
         """The number of parameters of the covariances of K classes."""
         return self.size(D) * (1 if self.tied else K)
 
+    def values(self, D: int) -> int:
+        """The number of values of a row in D coordinates."""
+        return D
+
+    def folded(self, hidden: int) -> Structure | None:
+        """The structure in the coordinates of a `RowSpace`; None where it is not the same after a rotation."""
+        return None
+
     def counts(self, n: np.ndarray, D: int) -> np.ndarray:
         """The values behind each covariance, (J, 1) or (J, D), of n rows in each class, (K, 1) or (K, D)."""
         return (n.sum(axis=0, keepdims=True) if self.tied else n) * self.repeats(D)
