@@ -27,7 +27,7 @@ def naive_draws(model, X, n_draws, rng):
     Means and covariances are drawn as written in the definition of the belief; the weights account for the row itself.
     """
     posterior = model.seen_.row_posterior(class_prior_given=model.class_prior is not None)
-    belief, Z = posterior.belief, (X - posterior.origin) / posterior.unit
+    belief, Z = posterior.belief, posterior.densities.coordinates(X) / posterior.unit
     K, D = belief.means.shape
     kappa, nu = np.broadcast_to(belief.kappa, (K, D)), np.broadcast_to(belief.nu, (len(belief.Psi), belief.nu.shape[1]))
     joint = np.empty((n_draws, len(Z), K))

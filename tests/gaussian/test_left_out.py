@@ -98,6 +98,18 @@ def test_missing_values_are_left_out_with_the_row(structure, estimate, pooled, w
     np.testing.assert_array_equal(found[5], 0.0)
 
 
+@pytest.mark.parametrize(
+    ("structure", "missing"), [*((structure, 0.0) for structure in STRUCTURES), *((name, 0.2) for name in DIAGONAL)]
+)
+def test_rows_may_be_left_out_in_parts(structure, missing, monkeypatch):
+    X, y, c = data(missing=missing)
+    prior = prior_of(structure, "bayes", 0.3)
+    whole = left_out(X, y, c, structure, "bayes", prior)
+    monkeypatch.setattr("posteriori.gaussian.structure._PART_BYTES", 8 * D * 5)
+    found = left_out(X, y, c, structure, "bayes", prior)
+    np.testing.assert_allclose(found, whole, rtol=1e-12, atol=1e-12)
+
+
 @structures
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_density_of_a_left_out_row_is_the_evidence_it_adds(structure, seed):

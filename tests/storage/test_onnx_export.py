@@ -193,6 +193,16 @@ def test_gaussian_classifier_after_partial_fit_and_with_its_own_choice():
     check(po.GaussianClassifier("tied", estimate="map").fit(X, y).to_softmax(), X)
 
 
+@pytest.mark.parametrize("estimate", ESTIMATES)
+@pytest.mark.parametrize("covariance", ["full", "tied"])
+def test_gaussian_classifier_of_fewer_rows_than_features(covariance, estimate):
+    X, y = simulated(3, D=20, rows=4)
+    model = fitted(po.GaussianClassifier(covariance, estimate=estimate, prior="evidence"), X, y)
+    assert model.fitted_.densities.space is not None
+    check(model, some_rows(X), atol=1e-7)
+    check(model, X, atol=1e-10)
+
+
 @pytest.mark.parametrize("scale", quick_first([1e6, 1e-6]))
 def test_raw_features(scale):
     X, y = simulated(3, scale=scale)

@@ -14,15 +14,16 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import logsumexp
 
+from posteriori.gaussian.coordinates import StandardisedStatistics, standardise
 from posteriori.gaussian.left_out import LeftOut, left_out_log_density
 from posteriori.gaussian.niw import NormalInverseWishartPrior, WishartPrior, log_evidence
 from posteriori.gaussian.settings import GaussianSettings
-from posteriori.gaussian.statistics import ClassStatistics
+from posteriori.gaussian.statistics import ClassMoments, ClassStatistics
 from posteriori.gaussian.structure import Structure
 from posteriori.solvers.search import search
 from posteriori.threads import run_tasks
 
-__all__ = ["Candidate", "Choice", "KeptRows", "StandardisedStatistics", "choose"]
+__all__ = ["Candidate", "Choice", "KeptRows", "choose"]
 
 # Hyperparameters (kappa, v, pooled, spread): the rows that the prior mean is worth; the degrees of freedom of the
 # prior's own predictive; the prior covariance, in multiples of that within classes and of the variances of all rows.
@@ -36,8 +37,6 @@ _JOINT = [0, 1, 3]
 _SMALLEST_SPREAD = 1e-3
 """Bound on the prior covariance when it is chosen by the joint evidence, which can grow without end as it falls."""
 
-_LEAST_VARIANCE = 1e-304
-"""Variances below have lost digits."""
 _LEFT_OUT_WORK = 1e8
 """Products spent to leave out every row once; where all rows would cost more, a sample is left out."""
 _FEWEST_LEFT_OUT, _MOST_LEFT_OUT = 500, 4000
@@ -82,26 +81,9 @@ class KeptRows:
         return KeptRows(self.X[rows], self.codes[rows], self.weights[rows], self.n_seen)
 
 
-class StandardisedStatistics:
-    """The statistics of (x - origin) / unit: the prior's mean at the origin, and all columns of one spread."""
-
-    def __init__(self, statistics: ClassStatistics, origin: np.ndarray | None, structure: Structure) -> None:
-        self.variance = statistics.total_variance()  # refuses what is too large, for the mean too
-        mean = statistics.grand_mean()
-        self.origin = mean if origin is None else origin
-        # a column that is constant but for rounding has no spread to be measured by
-        noise = 8.0 * np.finfo(np.float64).eps * np.abs(mean)
-        with np.errstate(over="ignore"):  # an infinite square is above every variance, as it should be
-            least = np.maximum(noise**2, _LEAST_VARIANCE)
-        self.variance = np.where(self.variance > least, self.variance, 0.0)
-        unit = structure.units(self.variance)
-        self.unit = np.where(unit > 0.0, unit, 1.0)
-        self.statistics = statistics.reduced(structure.scatter).standardised(self.origin, 1.0 / self.unit)
-
-
 @dataclass(frozen=True)
 class Candidate:
-    """A structure with its prior, and its losses on left-out rows."""
+    """A structure with its prior, in the coordinates of the statistics, and its losses on left-out rows."""
 
     structure: Structure
     standardised: StandardisedStatistics
@@ -123,7 +105,7 @@ class Choice:
     n_evaluations: int
 
 
-def choose(statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings) -> Choice:
+def choose(statistics: ClassMoments, kept: KeptRows, settings: GaussianSettings) -> Choice:
     """Choose the prior of each structure, then the simplest structure within one standard error of the best."""
     K, D = statistics.means.shape
     work = K * max(structure.left_out_work(D) for structure in settings.structures)
@@ -167,30 +149,28 @@ def _as_good(candidate: Candidate, best: Candidate, weights: np.ndarray) -> bool
 
 
 def _candidate(
-    statistics: ClassStatistics, structure: Structure, kept: KeptRows, settings: GaussianSettings, scored: bool
+    statistics: ClassMoments, structure: Structure, kept: KeptRows, settings: GaussianSettings, scored: bool
 ) -> Candidate:
     """The structure with the prior that was asked for, or the best one, and its losses where they are needed."""
-    D = statistics.means.shape[1]
     given = settings.prior if isinstance(settings.prior, NormalInverseWishartPrior) else None
-    standardised = StandardisedStatistics(statistics, None if given is None else given.origin(D), structure)
+    standardised = standardise(statistics, structure, given)
+    in_coordinates, D = standardised.structure, len(standardised.unit)
     n_parts = max(1, min(4, len(kept.codes) // _ROWS_TO_SHARE))
-    rows = LeftOut(
-        (kept.X - standardised.origin) / standardised.unit, kept.codes, np.minimum(kept.weights, 1.0), kept.weights
-    )
+    rows = LeftOut(standardised.rows(kept.X), kept.codes, np.minimum(kept.weights, 1.0), kept.weights)
 
     parts = [slice(a, b) for a, b in pairwise(np.linspace(0, len(rows.codes), n_parts + 1).astype(int))]
 
     def losses(prior: WishartPrior) -> np.ndarray:
         def task(i: int) -> np.ndarray:
-            return _left_out_losses(standardised.statistics, prior, structure, rows.part(parts[i]), settings)
+            return _left_out_losses(standardised.statistics, prior, in_coordinates, rows.part(parts[i]), settings)
 
         return np.concatenate(run_tasks(task, len(parts), settings.n_threads))
 
     if settings.estimate == "mle":
-        prior = _weakest(structure, statistics)
+        prior = _weakest(in_coordinates, standardised.statistics)
         return Candidate(structure, standardised, prior, {}, losses(prior) if scored else None, 0)
     if given is not None:
-        prior = given.in_units(structure, standardised.unit, standardised.variance)
+        prior = standardised.prior(given)
         return Candidate(structure, standardised, prior, {}, losses(prior) if len(kept.codes) else None, 0)
     N = float(statistics.counts.sum())
     if settings.prior == "evidence":
@@ -198,8 +178,8 @@ def _candidate(
         bounds[0][-1] = np.log(_SMALLEST_SPREAD)
 
         def objective(x: np.ndarray) -> float:
-            prior = _prior(np.insert(x, 2, -np.inf), structure, D, N)
-            return -log_evidence(standardised.statistics, prior, structure, None)
+            prior = _prior(np.insert(x, 2, -np.inf), in_coordinates, D, N)
+            return -log_evidence(standardised.statistics, prior, in_coordinates, None)
 
         found = search(objective, [start[_JOINT] for start in _STARTS], bounds)
         x = np.insert(found.x, 2, -np.inf)
@@ -207,12 +187,12 @@ def _candidate(
         scale = N / max(float(kept.weights.sum()), 1e-300)
 
         def objective(x: np.ndarray) -> float:
-            loss = scale * float(kept.weights @ losses(_prior(x, structure, D, N)))
+            loss = scale * float(kept.weights @ losses(_prior(x, in_coordinates, D, N)))
             return loss + 0.5 * float(np.sum(((x - _CENTRE) / _BELIEF) ** 2))
 
         found = search(objective, _STARTS, _BOUNDS)
         x = found.x
-    prior = _prior(x, structure, D, N)
+    prior = _prior(x, in_coordinates, D, N)
     hyperparameters = dict(zip(("kappa", "dof", "pooled", "spread"), np.exp(x).tolist(), strict=True))
     final = losses(prior) if len(kept.codes) else None
     return Candidate(structure, standardised, prior, hyperparameters, final, found.n_evaluations)

@@ -17,9 +17,10 @@ from posteriori.gaussian.choice import KeptRows
 from posteriori.gaussian.densities import draw, log_joint, within_reach
 from posteriori.gaussian.fit import MOST_SCATTER, GaussianFit, SeenRows
 from posteriori.gaussian.niw import RidgePrior
+from posteriori.gaussian.roots import root_statistics
 from posteriori.gaussian.row_posterior import drawn_entropies, drawn_quantiles
 from posteriori.gaussian.settings import gaussian_settings, structures_asked_for, validate_gaussian
-from posteriori.gaussian.statistics import SCATTERS, TOO_LARGE, ClassStatistics, Kind, class_statistics
+from posteriori.gaussian.statistics import SCATTERS, TOO_LARGE, ClassMoments, ClassStatistics, Kind, class_statistics
 from posteriori.gaussian.structures import STRUCTURES
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.parameters import require_count, require_level, seed_from
@@ -152,9 +153,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return seen.fit
 
     means_ = property(lambda self: self.fitted_.means)
-    covariances_ = property(lambda self: self.fitted_.covariances)
+    covariances_ = property(lambda self: self.fitted_.covariances_of_features)
     class_prior_ = property(lambda self: self.fitted_.class_prior)
-    prior_ = property(lambda self: self.fitted_.prior)
+    prior_ = property(lambda self: self.fitted_.prior_of_features)
     log_evidence_ = property(lambda self: self.fitted_.log_evidence)
     solution_ = property(lambda self: self.fitted_.solution)
 
@@ -386,8 +387,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         return any(structure.missing_allowed for structure in structures_asked_for(self.covariance))
 
     def _read(
-        self, features: Features, target: Target, known: ClassStatistics | None = None
-    ) -> tuple[ClassStatistics, KeptRows, int]:
+        self, features: Features, target: Target, known: ClassMoments | None = None
+    ) -> tuple[ClassMoments, KeptRows, int]:
         """Statistics of the rows, a sample of the rows, and the number of passes made.
 
         The statistics have as much detail as is needed, and no more than `known`, to which they will be added.
@@ -396,17 +397,19 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         kind = self._scatter_kind(K, features.n_features, known)
         blocks = features.blocks(target, K, n_threads=usable_threads(self.n_jobs))
         with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
-            statistics = blocks.map_sum(class_statistics, K, kind, coarse=SCATTERS[kind].by_class)
+            if SCATTERS[kind].products and _fewer_rows_than_features(features, target, known):
+                statistics = blocks.map_sum(root_statistics, K, coarse=True)
+            else:
+                statistics = blocks.map_sum(class_statistics, K, kind, coarse=SCATTERS[kind].by_class)
             if auto and np.isnan(statistics.means).any():  # values are missing
                 statistics = blocks.map_sum(class_statistics, K, "diagonal")
-        finite = np.isfinite(statistics.means).all() and np.isfinite(statistics.scatter).all()
-        if not finite or not (statistics.complete or self._missing_allowed):
+        if not statistics.finite or not (statistics.complete or self._missing_allowed):
             _require_finite(features, missing_allowed=self._missing_allowed)
-        if not finite:
+        if not statistics.finite:
             raise ValueError(TOO_LARGE)
         return statistics, self._sampled(blocks, target), blocks.n_passes
 
-    def _scatter_kind(self, K: int, D: int, known: ClassStatistics | None) -> Kind:
+    def _scatter_kind(self, K: int, D: int, known: ClassMoments | None) -> Kind:
         """The kind of scatter that is needed."""
         if self.covariance != "auto":
             return STRUCTURES[self.covariance].scatter
@@ -424,17 +427,19 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         n, k = np.nonzero(Y)
         return KeptRows(X[n], k, weights[n] * Y[n, k], target.n_counted).at_most(most)
 
-    def _merged(self, seen: SeenRows, new: ClassStatistics, kept: KeptRows) -> tuple[ClassStatistics, KeptRows]:
+    def _merged(self, seen: SeenRows, new: ClassMoments, kept: KeptRows) -> tuple[ClassMoments, KeptRows]:
         """The statistics and the sample of the rows seen before and of new ones."""
         before = seen.statistics
-        if not before.holds(new.kind):
-            raise ValueError(
-                f"covariance={self.covariance!r} cannot be fitted to the earlier rows, of which only the "
-                f"{SCATTERS[before.kind].contents} was kept: fit all rows again."
-            )
+        if isinstance(new, ClassStatistics):
+            if isinstance(before, ClassStatistics) and not before.holds(new.kind):
+                raise ValueError(
+                    f"covariance={self.covariance!r} cannot be fitted to the earlier rows, of which only the "
+                    f"{SCATTERS[before.kind].contents} was kept: fit all rows again."
+                )
+            before = before.reduced(new.kind)
         if seen.kept.n_seen > 0 and len(seen.kept.codes) == 0:
             self._require_nothing_sought()
-        return before.reduced(new.kind) + new, seen.kept.merged(kept, _MOST_KEPT, self._rng())
+        return before + new, seen.kept.merged(kept, _MOST_KEPT, self._rng())
 
     @property
     def _leaves_rows_out(self) -> bool:
@@ -457,6 +462,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(seed_from(self.random_state))
+
+
+def _fewer_rows_than_features(features: Features, target: Target, known: ClassMoments | None) -> bool:
+    """Whether there are fewer rows than features, with those of the statistics to which they will be added."""
+    return target.n_counted + (0 if known is None else known.span) < features.n_features
 
 
 def _require_finite(features: Features, *, missing_allowed: bool) -> None:

@@ -18,7 +18,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from posteriori.gaussian.niw import Belief, Estimate, mode_divisor
-from posteriori.gaussian.statistics import ClassStatistics
+from posteriori.gaussian.roots import RootStatistics
+from posteriori.gaussian.row_space import RowSpace
+from posteriori.gaussian.statistics import ClassMoments
 from posteriori.gaussian.structure import Structure
 from posteriori.gaussian.structures import STRUCTURES
 from posteriori.rows.products import as_dense
@@ -52,6 +54,9 @@ class ClassDensities:
         A_k, or the squares of its diagonal.
     factors : ndarray (K,)
         Factors by which q of a matrix is multiplied: classes that share A may still differ in this.
+    space : RowSpace or None
+        Where there were fewer rows than features, the space that they span: means and weights then are those of its
+        coordinates, of which there are r + 1 and not D.
     """
 
     structure: str
@@ -63,11 +68,22 @@ class ClassDensities:
     means: np.ndarray
     weights: np.ndarray
     factors: np.ndarray
+    space: RowSpace | None = None
 
     @property
     def covariance_structure(self) -> Structure:
-        """The structure of that name."""
-        return STRUCTURES[self.structure]
+        """The structure of that name, in the coordinates of the densities."""
+        structure = STRUCTURES[self.structure]
+        if self.space is None:
+            return structure
+        folded = structure.folded(self.space.hidden)
+        assert folded is not None
+        return folded
+
+    def coordinates(self, X: np.ndarray) -> np.ndarray:
+        """Rows (n, D) in the coordinates of the means and weights: less the origin, and in the row space if any."""
+        Z = X - self.origin
+        return Z if self.space is None else self.space.coordinates(Z)
 
     def log_densities(self, q: np.ndarray) -> np.ndarray:
         """a_k - q / 2, or a_k - b_k log(1 + q), (K, n), in the place of q."""
@@ -88,21 +104,31 @@ class ClassDensities:
         if self.student or not structure.tied:
             return None
         coef = structure.precise_means(self)
-        return coef, self.log_prior - 0.5 * np.einsum("kd,kd->k", coef, self.means)
+        intercept = self.log_prior - 0.5 * np.einsum("kd,kd->k", coef, self.means)
+        return coef if self.space is None else self.space.slopes(coef), intercept
 
     def inverse_spreads(self) -> np.ndarray:
         """The largest inverse standard deviation of each feature, (D,) or (1,)."""
-        return self.covariance_structure.inverse_spreads(self)
+        if self.space is None:
+            return self.covariance_structure.inverse_spreads(self)
+        return np.max([self.space.inverse_spreads(A) for A in self.weights], axis=0)
 
 
 def class_densities(
-    belief: Belief, estimate: Estimate, log_prior: np.ndarray, origin: np.ndarray, scale: np.ndarray
+    belief: Belief,
+    estimate: Estimate,
+    log_prior: np.ndarray,
+    origin: np.ndarray,
+    scale: np.ndarray,
+    space: RowSpace | None = None,
 ) -> ClassDensities:
-    """The densities of x that follow from a belief about (x - origin) * scale."""
+    """The densities of x that follow from a belief about (x - origin) * scale, or about coordinates in a row space."""
     structure, (K, D) = belief.structure, belief.means.shape
     p = structure.dimension(D)
     d = p * structure.repeats(D)
     weights, log_det = structure.whitened(belief.Psi, scale)
+    if space is not None:
+        log_det = log_det + 2.0 * np.log(space.unit).sum()
     kappa, nu = belief.kappa, np.broadcast_to(belief.nu, (K, belief.nu.shape[1]))
     log_det = np.broadcast_to(log_det, (K, log_det.shape[1]))
     if estimate == "bayes":
@@ -125,6 +151,7 @@ def class_densities(
         belief.means / scale,
         weights,
         factors[:, 0].copy(),
+        space,
     )
 
 
@@ -141,7 +168,7 @@ def log_joint(X: Any, densities: ClassDensities, finish: Callable[[np.ndarray], 
     with np.errstate(over="ignore", invalid="ignore"):  # here, not outside: threads have settings of their own
         for start in range(0, n, step):
             rows = slice(start, min(start + step, n))
-            out[:, rows] = structure.log_joint(as_dense(X[rows]) - densities.origin, densities)
+            out[:, rows] = structure.log_joint(densities.coordinates(as_dense(X[rows])), densities)
         out += densities.log_prior[:, None]
         if finish is not None:
             finish(out)
@@ -159,11 +186,14 @@ def within_reach(X: np.ndarray, densities: ClassDensities) -> np.ndarray:
     return Z + densities.origin
 
 
-def log_likelihood(statistics: ClassStatistics, densities: ClassDensities) -> float:
+def log_likelihood(statistics: ClassMoments, densities: ClassDensities) -> float:
     """sum_n log p(x_n, y_n) of the rows behind the statistics, for Gaussian densities."""
     assert not densities.student
-    structure, n = densities.covariance_structure, statistics.present
-    gap = np.where(n > 0.0, statistics.means - densities.origin - densities.means, 0.0)
+    structure, n, origin = densities.covariance_structure, statistics.present, densities.origin
+    if densities.space is not None:
+        assert isinstance(statistics, RootStatistics)
+        statistics, origin = densities.space.statistics(statistics, origin), np.zeros(1)
+    gap = np.where(n > 0.0, statistics.means - origin - densities.means, 0.0)
     scatter = statistics.reduced(structure.scatter).scatter
     total = float((n * densities.constants).sum()) - 0.5 * structure.total_distance(scatter, n, gap, densities)
     seen = statistics.counts > 0.0
@@ -176,11 +206,15 @@ def draw(densities: ClassDensities, n: int, rng: np.random.Generator) -> tuple[n
     A vector of d values with density ~ (1 + |z|^2)^{-b} is a standard normal one over the root of a chi-square with
     2 b - d degrees of freedom.
     """
-    structure, (K, D) = densities.covariance_structure, densities.means.shape
+    structure, space, (K, D) = densities.covariance_structure, densities.space, densities.means.shape
     prior = np.exp(densities.log_prior)
     codes = rng.choice(K, n, p=prior / prior.sum())
-    z = rng.standard_normal((n, D))
+    z = rng.standard_normal((n, len(densities.origin)))
     if densities.powers is not None:
         d = structure.dimension(D) * structure.repeats(D)
         z /= np.sqrt(rng.chisquare(2.0 * densities.powers[codes] - d))
-    return structure.coloured(z, codes, densities) + densities.means[codes] + densities.origin, codes
+    if space is None:
+        drawn = structure.coloured(z, codes, densities) + densities.means[codes]
+    else:
+        drawn = space.moved(z, structure.coloured(space.folded(z), codes, densities) + densities.means[codes])
+    return drawn + densities.origin, codes

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from posteriori.exceptions import ConvergenceWarning, SingularWarning
-from posteriori.gaussian.choice import Choice, KeptRows, StandardisedStatistics, choose
+from posteriori.gaussian.choice import Choice, KeptRows, choose
+from posteriori.gaussian.coordinates import StandardisedStatistics
 from posteriori.gaussian.densities import ClassDensities, class_densities, log_likelihood
 from posteriori.gaussian.niw import (
     NO_PRIOR,
@@ -27,7 +28,7 @@ from posteriori.gaussian.niw import (
 from posteriori.gaussian.ridge import ridge_mode
 from posteriori.gaussian.row_posterior import RowPosterior
 from posteriori.gaussian.settings import GaussianSettings
-from posteriori.gaussian.statistics import ClassStatistics
+from posteriori.gaussian.statistics import ClassMoments
 from posteriori.gaussian.structures import structures_for
 from posteriori.parameters import first_names
 from posteriori.solvers.solution import FitRecord, Status
@@ -106,9 +107,9 @@ class GaussianFit:
     densities : ClassDensities
         The densities with which predictions are made.
     means, covariances, class_prior : ndarray
-        The parameters, in the units of the data.
+        The parameters, in the units of the data; covariances in the coordinates of the densities' row space, if any.
     prior : NormalInverseWishartPrior, RidgePrior or None
-        The prior as used, in the units of the data.
+        The prior as used, in the units of the data; its scale in the same coordinates.
     log_evidence : float
     solution : GaussianSolution
     """
@@ -121,6 +122,24 @@ class GaussianFit:
     log_evidence: float
     solution: GaussianSolution
 
+    @property
+    def covariances_of_features(self) -> np.ndarray:
+        """The covariances of the features, in the shape of `covariances_`."""
+        space = self.densities.space
+        if space is None:
+            return self.covariances
+        if self.covariances.ndim == 2:
+            return space.matrix(self.covariances)
+        return np.stack([space.matrix(M) for M in self.covariances])
+
+    @property
+    def prior_of_features(self) -> NormalInverseWishartPrior | RidgePrior | None:
+        """The prior as a user would state it, in the units of the data."""
+        space = self.densities.space
+        if space is None or not isinstance(self.prior, NormalInverseWishartPrior):
+            return self.prior
+        return replace(self.prior, scale=space.matrix(self.prior.scale))
+
 
 @dataclass(frozen=True)
 class SeenRows:
@@ -132,7 +151,7 @@ class SeenRows:
 
     Attributes
     ----------
-    statistics : ClassStatistics
+    statistics : ClassMoments
     kept : KeptRows
     classes : ndarray (K,)
     settings : GaussianSettings or None
@@ -143,7 +162,7 @@ class SeenRows:
         Time that these passes took.
     """
 
-    statistics: ClassStatistics
+    statistics: ClassMoments
     kept: KeptRows
     classes: np.ndarray
     settings: GaussianSettings | None
@@ -151,7 +170,7 @@ class SeenRows:
     seconds: float = 0.0
 
     @classmethod
-    def restored(cls, statistics: ClassStatistics, kept: KeptRows, classes: np.ndarray, fit: GaussianFit) -> SeenRows:
+    def restored(cls, statistics: ClassMoments, kept: KeptRows, classes: np.ndarray, fit: GaussianFit) -> SeenRows:
         """The rows behind a fit that is known."""
         seen = cls(statistics, kept, classes, None)
         vars(seen)["fit"] = fit  # where cached_property keeps it
@@ -173,12 +192,12 @@ class SeenRows:
         """The belief about all parameters, from the statistics and the prior as used, where they are integrated out."""
         densities, prior = self.fit.densities, self.fit.prior
         assert isinstance(prior, NormalInverseWishartPrior)
-        structure, D = densities.covariance_structure, len(densities.origin)
-        standardised = StandardisedStatistics(self.statistics, prior.origin(D), structure)
-        used = prior.in_units(structure, standardised.unit, standardised.variance)
-        belief = updated(standardised.statistics, used, structure)
+        standardised = StandardisedStatistics(
+            self.statistics, densities.origin, densities.covariance_structure, densities.space
+        )
+        belief = updated(standardised.statistics, standardised.prior(prior), standardised.structure)
         concentrations = None if class_prior_given else self.statistics.counts + float(prior.concentration)
-        return RowPosterior(densities, belief, standardised.origin, standardised.unit, concentrations)
+        return RowPosterior(densities, belief, standardised.unit, concentrations)
 
 
 def _warn_if_unsound(solution: GaussianSolution) -> None:
@@ -200,7 +219,7 @@ def _warn_if_unsound(solution: GaussianSolution) -> None:
 
 
 def fit_gaussian(
-    statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings, classes: np.ndarray
+    statistics: ClassMoments, kept: KeptRows, settings: GaussianSettings, classes: np.ndarray
 ) -> GaussianFit:
     """The fit: structure and prior are chosen where they are left open; everything else follows from them."""
     frequencies = settings.frequencies(statistics.counts)
@@ -212,20 +231,20 @@ def fit_gaussian(
     choice = replace(choice, reason=choice.reason + restriction)
     candidate, standardised = choice.candidate, choice.candidate.standardised
     if settings.estimate == "mle":
-        belief, ridges = _regular(updated(standardised.statistics, NO_PRIOR, candidate.structure), classes)
+        belief, ridges = _regular(updated(standardised.statistics, NO_PRIOR, standardised.structure), classes)
         solution = _solution(choice, ridges)
         return _gaussian(statistics, standardised, belief, class_prior, None, settings, solution)
-    belief = updated(standardised.statistics, candidate.prior, candidate.structure)
+    belief = updated(standardised.statistics, candidate.prior, standardised.structure)
     means, covariances = _parameters(belief, settings.estimate, standardised)
     given = settings.class_prior is not None
     evidence = log_evidence(
         standardised.statistics,
         candidate.prior,
-        candidate.structure,
+        standardised.structure,
         settings.class_prior if given else settings.concentration,
     )
     return GaussianFit(
-        class_densities(belief, settings.estimate, _log(class_prior), standardised.origin, 1.0 / standardised.unit),
+        _densities(belief, settings.estimate, class_prior, standardised),
         means,
         covariances,
         class_prior,
@@ -235,9 +254,7 @@ def fit_gaussian(
     )
 
 
-def _restricted(
-    statistics: ClassStatistics, kept: KeptRows, settings: GaussianSettings
-) -> tuple[GaussianSettings, str]:
+def _restricted(statistics: ClassMoments, kept: KeptRows, settings: GaussianSettings) -> tuple[GaussianSettings, str]:
     """The settings with those structures alone that the statistics allow, and why; a structure asked for is kept."""
     if len(settings.structures) == 1:
         return settings, ""
@@ -260,7 +277,7 @@ def _restricted(
 
 
 def _fit_ridge(
-    statistics: ClassStatistics,
+    statistics: ClassMoments,
     settings: GaussianSettings,
     prior: RidgePrior,
     class_prior: np.ndarray,
@@ -277,7 +294,7 @@ def _fit_ridge(
 
 
 def _gaussian(
-    statistics: ClassStatistics,
+    statistics: ClassMoments,
     standardised: StandardisedStatistics,
     belief: Belief,
     class_prior: np.ndarray,
@@ -286,12 +303,21 @@ def _gaussian(
     solution: GaussianSolution,
 ) -> GaussianFit:
     """Densities at one estimate; without a prior on the covariances the evidence is Schwarz's approximation."""
-    densities = class_densities(belief, "mle", _log(class_prior), standardised.origin, 1.0 / standardised.unit)
+    densities = _densities(belief, "mle", class_prior, standardised)
     means, covariances = _parameters(belief, "mle", standardised)
     K, D = means.shape
-    n = belief.structure.n_parameters(K, D) + K * D + (0 if settings.class_prior is not None else K - 1)
+    n = belief.structure.n_parameters(*belief.means.shape) + K * D
+    n += 0 if settings.class_prior is not None else K - 1
     evidence = log_likelihood(statistics, densities) - 0.5 * n * np.log(max(statistics.counts.sum(), 1.0))
     return GaussianFit(densities, means, covariances, class_prior, prior, float(evidence), solution)
+
+
+def _densities(
+    belief: Belief, estimate: Estimate, class_prior: np.ndarray, standardised: StandardisedStatistics
+) -> ClassDensities:
+    """The densities of rows in the units of the data."""
+    origin, scale, space = standardised.origin, 1.0 / standardised.unit, standardised.space
+    return class_densities(belief, estimate, _log(class_prior), origin, scale, space)
 
 
 def _solution(choice: Choice, ridges: dict[Any, float]) -> GaussianSolution:
@@ -324,17 +350,17 @@ def _regular(belief: Belief, classes: np.ndarray) -> tuple[Belief, dict[Any, flo
 def _parameters(
     belief: Belief, estimate: Estimate, standardised: StandardisedStatistics
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Means (K, D) and covariances in the data's units: the joint mode of the belief."""
-    structure, unit = belief.structure, standardised.unit
+    """Means (K, D) in the data's units and covariances in those of the coordinates: the joint mode of the belief."""
+    structure = belief.structure
     divisor = mode_divisor(structure, "map" if estimate == "bayes" else estimate, belief.nu, *belief.means.shape)
-    return belief.means * unit + standardised.origin, structure.covariances(belief.Psi, divisor, unit)
+    return standardised.points(belief.means), structure.covariances(belief.Psi, divisor, standardised.unit)
 
 
 def _in_data_units(choice: Choice, settings: GaussianSettings) -> NormalInverseWishartPrior:
-    """The prior as a user would state it."""
+    """The prior in the units of the data, its scale in those of the coordinates."""
     candidate, standardised = choice.candidate, choice.candidate.standardised
-    Psi = prior_scale(standardised.statistics, candidate.prior, candidate.structure)
-    scale = candidate.structure.rescaled(Psi, standardised.unit)
+    Psi = prior_scale(standardised.statistics, candidate.prior, standardised.structure)
+    scale = standardised.structure.rescaled(Psi, standardised.unit)
     return NormalInverseWishartPrior(
         standardised.origin.copy(),
         float(candidate.prior.kappa),
@@ -346,9 +372,8 @@ def _in_data_units(choice: Choice, settings: GaussianSettings) -> NormalInverseW
 
 def _log_units(standardised: StandardisedStatistics) -> float:
     """The logarithm of |dx/dz| over all values."""
-    n = standardised.statistics.present
-    K, D = standardised.statistics.means.shape
-    return float(np.broadcast_to(n, (K, D)).sum(axis=0) @ np.log(standardised.unit))
+    n, log_unit = standardised.statistics.present, standardised.log_unit
+    return float(np.broadcast_to(n, (len(n), len(log_unit))).sum(axis=0) @ log_unit)
 
 
 def _log(probabilities: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posteriori.gaussian.niw import Belief, Estimate, WishartPrior, inverse_cholesky, log_density, mode_divisor, updated
+from posteriori.gaussian.niw import Belief, Estimate, WishartPrior, log_density, mode_divisor, updated
 from posteriori.gaussian.statistics import ClassStatistics
 from posteriori.maths.products import sum_of_logs
 
@@ -72,8 +72,14 @@ def left_out_log_density(
     statistics: ClassStatistics, prior: WishartPrior, structure: Structure, estimate: Estimate, rows: LeftOut
 ) -> np.ndarray:
     """The log density of each row in every class, log p(x_n | k, the other rows), (n, K)."""
-    belief, removal = updated(statistics, prior, structure), Removal(statistics, prior, rows)
-    return structure.left_out_log_density(belief, statistics, prior, estimate, rows, removal)
+    belief = updated(statistics, prior, structure)
+    n, step = len(rows.codes), structure.left_out_rows(statistics.means.shape[1])
+    parts = [rows.part(slice(start, start + step)) for start in range(0, n, step)] if step < n else [rows]
+    found = [
+        structure.left_out_log_density(belief, statistics, prior, estimate, part, Removal(statistics, prior, part))
+        for part in parts
+    ]
+    return np.concatenate(found)
 
 
 class Removal:
@@ -127,7 +133,7 @@ def left_out_of_matrices(
     """Log densities (n, K) of rows left out, for covariance matrices."""
     K = len(belief.means)
     y, tied = rows.codes, belief.structure.tied
-    inverses, log_dets = inverse_cholesky(belief.Psi)
+    inverses, log_dets = belief.structure.whitened(belief.Psi, np.ones(belief.Psi.shape[1]))
     w, t, h = removal.w[:, 0], removal.t[:, 0], removal.h[:, 0]
     out = np.empty((len(y), K))
     for j, (A, log_det) in enumerate(zip(inverses, log_dets, strict=True)):
@@ -152,7 +158,7 @@ def left_out_of_matrices(
             q = np.maximum(_dots(Z, Z) - (b11 * zu * zu + 2.0 * b12 * zu * ze + b22 * ze * ze), 0.0)
             kappa = np.where(mine, removal.kappa[:, 0], belief.kappa[k, 0])
             nu = belief.nu[j, 0] - (rows.removed if tied else np.where(mine, rows.removed, 0.0))
-            out[:, k] = _density(q, log_det + np.log(det), kappa, nu, belief, estimate)
+            out[:, k] = _density(q, log_det[0] + np.log(det), kappa, nu, belief, estimate)
     return out
 
 
@@ -169,16 +175,21 @@ def left_out_of_variances(
     y, tied = rows.codes, belief.structure.tied
     lost = removal.w * removal.u**2
     change = removal.h * removal.xbar**2 - removal.h_before * statistics.means[y] ** 2 - lost
+    lost *= prior.pooled
     Z = rows.Z if removal.there is None else np.where(removal.there, rows.Z, 0.0)
     out = np.empty((len(y), K))
     for k in range(K):
-        mine = (y == k)[:, None]
-        j = 0 if tied else k
-        Psi = belief.Psi[j] - prior.pooled * lost + (change if tied else np.where(mine, change, 0.0))
-        np.maximum(Psi, _TINY, out=Psi)
+        own = y == k
+        mine, j = own[:, None], 0 if tied else k
+        if k == 0 or not tied:  # classes that share a covariance share this
+            Psi = belief.Psi[j] - lost
+            changed = slice(None) if tied else own
+            Psi[changed] += change[changed]
+            np.maximum(Psi, _TINY, out=Psi)
         kappa = np.where(mine, removal.kappa, belief.kappa[k])
         nu = belief.nu[j] - (removal.r if tied else np.where(mine, removal.r, 0.0))
-        q = Z - np.where(mine, removal.mean, belief.means[k])
+        q = Z - belief.means[k]
+        q[own] = Z[own] - removal.mean[own]
         q *= q
         q = _ratio(q, Psi)
         if removal.there is None and kappa.shape[1] == nu.shape[1] == 1:
@@ -242,10 +253,10 @@ def _divisor(nu: np.ndarray, belief: Belief, estimate: Estimate) -> np.ndarray:
 
 
 def _ratio(squares: np.ndarray, Psi: np.ndarray) -> np.ndarray:
-    """Squared distances in units of Psi, up to a limit: where Psi is all but zero they are beyond any number."""
+    """Squared distances in units of Psi, in place, up to a limit: with Psi all but zero they are beyond any number."""
     with np.errstate(over="ignore"):
-        ratio = squares / Psi
-    return np.minimum(ratio, _FARTHEST, out=ratio)
+        squares /= Psi
+    return np.minimum(squares, _FARTHEST, out=squares)
 
 
 def _dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
-from scipy.special import gammaln, multigammaln
+from scipy.special import gammaln
 
 from posteriori.exceptions import SingularError
 from posteriori.gaussian.statistics import SCATTERS, ClassStatistics
@@ -93,6 +93,13 @@ class NormalInverseWishartPrior(Parameters):
         if mean.shape not in ((), (D,)):
             raise ValueError(f"The prior's mean has shape {mean.shape}: a number or {D} numbers are needed.")
         return np.broadcast_to(mean, (D,)).astype(np.float64)
+
+    def spreads(self, D: int) -> np.ndarray | None:
+        """The units of the features in which the scale is I, (D,), where it is stated by numbers that allow it."""
+        if self.scale is None:
+            return None
+        scale = finite_numbers("scale", self.scale)
+        return np.sqrt(np.broadcast_to(scale, (D,))) if scale.shape in ((), (D,)) and (scale > 0.0).all() else None
 
     def in_units(self, structure: Structure, unit: np.ndarray, variance: np.ndarray) -> WishartPrior:
         """The prior for x / unit, where `variance` is the variance of all rows in the units of the data."""
@@ -231,15 +238,20 @@ def log_evidence(
     The classes are Dirichlet-multinomial with this concentration, or, where it is an array, have these probabilities.
     """
     n, (K, D) = statistics.present, statistics.means.shape
-    after, p = updated(statistics, prior, structure), structure.dimension(D)
+    after, p, d = updated(statistics, prior, structure), structure.dimension(D), structure.values(D)
     log_det_0 = structure.log_dets(prior_scale(statistics, prior, structure)[None])
     log_det = structure.log_dets(after.Psi)
-    gammas = multigammaln(0.5 * after.nu, p) - multigammaln(0.5 * prior.nu, p)
+    gammas = _log_gammas(after.nu, p) - _log_gammas(np.array(prior.nu), p)
     total = _log_evidence_of_classes(statistics.counts, concentration)
-    total -= 0.5 * np.log(np.pi) * np.broadcast_to(n, (K, D)).sum()
-    total += 0.5 * np.broadcast_to(np.log(prior.kappa / after.kappa), (K, D)).sum()
+    total -= 0.5 * np.log(np.pi) * np.broadcast_to(n, (K, d)).sum()
+    total += 0.5 * np.broadcast_to(np.log(prior.kappa / after.kappa), (K, d)).sum()
     total += np.sum(np.broadcast_to(gammas, log_det.shape) + 0.5 * prior.nu * log_det_0 - 0.5 * after.nu * log_det)
     return float(total)
+
+
+def _log_gammas(nu: np.ndarray, p: int) -> np.ndarray:
+    """The logarithm of the gamma function of p dimensions at nu / 2, less its power of pi."""
+    return gammaln(0.5 * (nu[..., None] - np.arange(p))).sum(axis=-1)
 
 
 def _log_evidence_of_classes(counts: np.ndarray, concentration: float | np.ndarray | None) -> float:

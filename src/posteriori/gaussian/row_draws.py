@@ -123,12 +123,12 @@ def drawn_by_products(Z: np.ndarray, belief: Belief, h: np.ndarray, rng: np.rand
     belief, h, rng
         As in `drawn_by_distance`.
     """
-    (n, D), K, S = Z.shape, len(belief.means), len(h)
+    n, K, S, p = len(Z), len(belief.means), len(h), belief.structure.dimension(Z.shape[1])
     A = inverse_cholesky(belief.Psi)[0][0]
     Y, apart = _in_few_coordinates((Z - belief.means[0]) @ A.T, (belief.means[0] - belief.means) @ A.T)
     kappa = np.broadcast_to(belief.kappa, (K, 1))[:, 0]
     factors = _drawn_factors(float(belief.nu[0, 0]) + 1.0, Y.shape[1], S, rng)
-    z, rest = rng.standard_normal((S, K)), rng.chisquare(D - 1, (S, K)) if D > 1 else np.zeros((S, K))
+    z, rest = rng.standard_normal((S, K)), rng.chisquare(p - 1, (S, K)) if p > 1 else np.zeros((S, K))
     out = np.empty((S, K, n))
     for k in range(K):
         draws, rows = np.nonzero(h == k)
@@ -145,11 +145,13 @@ def drawn_by_products(Z: np.ndarray, belief: Belief, h: np.ndarray, rng: np.rand
 def _in_few_coordinates(Y: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows (n, r) and differences of means (K, r) in at most K coordinates: those of the differences, and one more.
 
-    The last is the length of what is left of a row, in a direction of its own.
+    The last is the length of what is left of a row, in a direction of its own. A rotation of Y and `apart` changes
+    nothing.
     """
     if Y.shape[1] <= len(apart):
         return Y, apart
-    Q = np.linalg.qr(apart[1:].T)[0]
+    Q, R = np.linalg.qr(apart[1:].T)
+    Q = np.where(R.diagonal() < 0.0, -Q, Q)
     inside = Y @ Q
     left = np.sqrt(np.square(Y - inside @ Q.T).sum(axis=1))
     return np.column_stack([inside, left]), np.column_stack([apart @ Q, np.zeros(len(apart))])

@@ -32,15 +32,14 @@ class RowPosterior:
     densities : ClassDensities
         The densities with all parameters integrated out.
     belief : Belief
-        About (x - origin) / unit.
-    origin, unit : ndarray (D,)
+        About the coordinates of the densities, divided by `unit`.
+    unit : ndarray (D,), or (r + 1,) in a row space
     concentrations : ndarray (K,) or None
         Of the Dirichlet that is believed of the class frequencies; None where these are given.
     """
 
     densities: ClassDensities
     belief: Belief
-    origin: np.ndarray
     unit: np.ndarray
     concentrations: np.ndarray | None
 
@@ -89,7 +88,7 @@ def _drawn(X: np.ndarray, posterior: RowPosterior, n_draws: int) -> tuple[np.nda
     # as many draws of each class as its probability says: one for each step of the cumulative probabilities
     steps = (np.arange(n_draws) + 0.5) / n_draws
     h = (mean.cumsum(axis=0)[:-1, None, :] <= steps[:, None]).sum(axis=0)
-    Z = (X - posterior.origin) / posterior.unit
+    Z = posterior.densities.coordinates(X) / posterior.unit
     logits = posterior.belief.structure.drawn_log_densities(Z, posterior.belief, h, rng)
     logits = _known_logits(logits + _drawn_log_frequencies(posterior, h, rng), posterior)
     P = logits.transpose(1, 0, 2).reshape(len(mean), -1)

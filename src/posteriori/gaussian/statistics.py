@@ -22,7 +22,7 @@ import numpy as np
 from posteriori.rows.blocks import kernel
 from posteriori.rows.products import dense_parts
 
-__all__ = ["SCATTERS", "TOO_LARGE", "ClassStatistics", "Kind", "Scatter", "class_statistics"]
+__all__ = ["SCATTERS", "TOO_LARGE", "ClassMoments", "ClassStatistics", "Kind", "Scatter", "class_statistics"]
 
 Kind = Literal["full", "pooled", "diagonal"]
 """Which scatter is kept: a matrix per class, one matrix for all classes, or variances per class."""
@@ -46,12 +46,15 @@ class Scatter(ABC):
         What is kept, for messages.
     by_class : bool
         Whether there is a matrix for each class, so that a class must be summed by itself.
+    products : bool
+        Whether products of two features are kept.
     missing_allowed : bool
         Whether each feature is summed by itself, so that missing values can be left out.
     """
 
     contents: str
     by_class = False
+    products = True
     missing_allowed = False
 
     @abstractmethod
@@ -91,6 +94,10 @@ class Scatter(ABC):
     def of_matrices(self, scatter: np.ndarray) -> np.ndarray:
         """The part of a matrix for each class, (K, D, D), that this layout keeps."""
 
+    @abstractmethod
+    def of_roots(self, roots: np.ndarray, codes: np.ndarray, K: int) -> np.ndarray:
+        """The scatter sum_m r_m r_m^T of each class, from vectors r_m (M, D) and their classes (M,)."""
+
 
 class _Matrices(Scatter):
     """A matrix for each class, (K, D, D)."""
@@ -126,6 +133,10 @@ class _Matrices(Scatter):
     def of_matrices(self, scatter: np.ndarray) -> np.ndarray:
         return scatter
 
+    def of_roots(self, roots: np.ndarray, codes: np.ndarray, K: int) -> np.ndarray:
+        own = (roots[codes == k] for k in range(K))
+        return np.stack([np.dot(R.T, R) for R in own])
+
 
 class _PooledMatrix(_Matrices):
     """One matrix for all classes, (D, D)."""
@@ -156,11 +167,15 @@ class _PooledMatrix(_Matrices):
     def of_matrices(self, scatter: np.ndarray) -> np.ndarray:
         return scatter.sum(axis=0)
 
+    def of_roots(self, roots: np.ndarray, codes: np.ndarray, K: int) -> np.ndarray:
+        return np.dot(roots.T, roots)
+
 
 class _Variances(Scatter):
     """Variances for each class, (K, D)."""
 
     contents = "variance of each feature"
+    products = False
     missing_allowed = True
 
     def shape(self, K: int, D: int) -> tuple[int, ...]:
@@ -192,6 +207,9 @@ class _Variances(Scatter):
     def of_matrices(self, scatter: np.ndarray) -> np.ndarray:
         return np.diagonal(scatter, axis1=-2, axis2=-1)
 
+    def of_roots(self, roots: np.ndarray, codes: np.ndarray, K: int) -> np.ndarray:
+        return np.stack([np.square(roots[codes == k]).sum(axis=0) for k in range(K)])
+
 
 TOO_LARGE = "X holds values so large that their squares overflow: rescale it."
 """What is said of such values."""
@@ -200,19 +218,79 @@ SCATTERS: dict[Kind, Scatter] = {"full": _Matrices(), "pooled": _PooledMatrix(),
 """The layouts of the squares, by kind."""
 
 
-@dataclass(frozen=True)
-class ClassStatistics:
-    """Sums over rows, by class; the fields are those of stored files.
+class ClassMoments(ABC):
+    """Sums over rows, by class, in whatever form their scatter is kept.
 
     Attributes
     ----------
-    kind : {"full", "pooled", "diagonal"}
     counts : ndarray (K,)
         Weight of the rows of each class.
     present : ndarray (K, 1) or (K, D)
         Weight of the values that are there, of each class and, where some are missing, feature.
     means : ndarray (K, D)
         Zero where nothing is present.
+    """
+
+    counts: np.ndarray
+    present: np.ndarray
+    means: np.ndarray
+
+    @abstractmethod
+    def __add__(self, other: Any) -> Any:
+        """The statistics of both sets of rows, of the same form."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether no value was missing."""
+        return bool((self.present == self.counts[:, None]).all())
+
+    @property
+    @abstractmethod
+    def finite(self) -> bool:
+        """Whether all sums are numbers."""
+
+    @property
+    @abstractmethod
+    def span(self) -> int:
+        """The dimension of a space that holds all class means and scatters."""
+
+    @abstractmethod
+    def squares_about_means(self) -> np.ndarray:
+        """Sums of squares about the class means: (K, D), or (1, D) where they are pooled."""
+
+    @abstractmethod
+    def holds(self, kind: Kind) -> bool:
+        """Whether a scatter of this kind follows from what is kept."""
+
+    @abstractmethod
+    def reduced(self, kind: Kind) -> ClassStatistics:
+        """The statistics with a scatter of this kind, of no more detail than what is kept."""
+
+    def grand_mean(self) -> np.ndarray:
+        """Mean of all rows, (D,)."""
+        total = self.present.sum(axis=0)
+        return (self.present * self.means).sum(axis=0) / np.where(total > 0.0, total, 1.0)
+
+    def total_variance(self) -> np.ndarray:
+        """Variance of all rows about their mean, (D,); raises ValueError where it is not a number."""
+        total = self.present.sum(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            between = (self.present * (self.means - self.grand_mean()) ** 2).sum(axis=0)
+            variance = (self.squares_about_means().sum(axis=0) + between) / np.where(total > 0.0, total, 1.0)
+        if not np.isfinite(variance).all():
+            raise ValueError(TOO_LARGE)
+        return variance
+
+
+@dataclass(frozen=True)
+class ClassStatistics(ClassMoments):
+    """Sums over rows, by class, the scatter as an array; the fields are those of stored files.
+
+    Attributes
+    ----------
+    kind : {"full", "pooled", "diagonal"}
+    counts, present, means : ndarray
+        As in `ClassMoments`.
     scatter : ndarray (K, D, D), (D, D) or (K, D)
         As the kind says.
     """
@@ -233,27 +311,14 @@ class ClassStatistics:
         return ClassStatistics(self.kind, self.counts + other.counts, present, means, scatter)
 
     @property
-    def complete(self) -> bool:
-        """Whether no value was missing."""
-        return bool((self.present == self.counts[:, None]).all())
+    def finite(self) -> bool:
+        return bool(np.isfinite(self.means).all() and np.isfinite(self.scatter).all())
 
-    def grand_mean(self) -> np.ndarray:
-        """Mean of all rows, (D,)."""
-        total = self.present.sum(axis=0)
-        return (self.present * self.means).sum(axis=0) / np.where(total > 0.0, total, 1.0)
-
-    def total_variance(self) -> np.ndarray:
-        """Variance of all rows about their mean, (D,); raises ValueError where it is not a number."""
-        total = self.present.sum(axis=0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            between = (self.present * (self.means - self.grand_mean()) ** 2).sum(axis=0)
-            variance = (self.squares_about_means().sum(axis=0) + between) / np.where(total > 0.0, total, 1.0)
-        if not np.isfinite(variance).all():
-            raise ValueError(TOO_LARGE)
-        return variance
+    @property
+    def span(self) -> int:
+        return self.means.shape[1]
 
     def squares_about_means(self) -> np.ndarray:
-        """Sums of squares about the class means: (K, D), or (1, D) where they are pooled."""
         return SCATTERS[self.kind].variances(self.scatter)
 
     def standardised(self, shift: np.ndarray, scale: np.ndarray) -> ClassStatistics:
@@ -264,11 +329,9 @@ class ClassStatistics:
         return ClassStatistics(self.kind, self.counts, self.present, means, scatter)
 
     def holds(self, kind: Kind) -> bool:
-        """Whether a scatter of this kind follows from what is kept."""
         return kind == self.kind or SCATTERS[self.kind].by_class
 
     def reduced(self, kind: Kind) -> ClassStatistics:
-        """The statistics with less detail: from full scatter to pooled or diagonal."""
         if kind == self.kind:
             return self
         assert self.holds(kind)

@@ -23,6 +23,8 @@ __all__ = ["CONSTANT", "Structure"]
 
 CONSTANT = 1e-28
 """Variance that is due to rounding, in units of that of all rows."""
+_PART_BYTES = 1 << 19
+"""Rows left out together: their arrays stay in the cache, and are not given back to the system after each use."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,14 @@ class Structure(ABC):
         """The number of parameters of the covariances of K classes."""
         return self.size(D) * (1 if self.tied else K)
 
+    def values(self, D: int) -> int:
+        """The number of values of a row in D coordinates."""
+        return D
+
+    def folded(self, hidden: int) -> Structure | None:
+        """The structure in the coordinates of a `RowSpace`; None where it is not the same after a rotation."""
+        return None
+
     def counts(self, n: np.ndarray, D: int) -> np.ndarray:
         """The values behind each covariance, (J, 1) or (J, D), of n rows in each class, (K, 1) or (K, D)."""
         return (n.sum(axis=0, keepdims=True) if self.tied else n) * self.repeats(D)
@@ -78,6 +88,10 @@ class Structure(ABC):
     def left_out_work(self, D: int) -> int:
         """Operations for one row in one class when it is left out, in units of a product."""
         return 20 * D
+
+    def left_out_rows(self, D: int) -> int:
+        """Rows that are left out, each by itself, with the same call."""
+        return max(1, _PART_BYTES // (8 * D))
 
     def row_width(self, K: int, D: int) -> int:
         """Numbers that a row needs while it is judged."""

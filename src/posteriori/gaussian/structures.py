@@ -9,6 +9,8 @@ J is the number of covariances: K, or one where they are tied.
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -24,7 +26,7 @@ from posteriori.gaussian.left_out import (
 )
 from posteriori.gaussian.niw import Belief, Estimate, WishartPrior, inverse_cholesky
 from posteriori.gaussian.row_draws import drawn_by_products
-from posteriori.gaussian.statistics import ClassStatistics, Kind
+from posteriori.gaussian.statistics import ClassMoments, ClassStatistics, Kind
 from posteriori.gaussian.structure import CONSTANT, Structure
 from posteriori.maths.products import sum_of_logs
 from posteriori.parameters import require_spd
@@ -42,8 +44,17 @@ _LARGE_POWER = 1e6
 """The largest power of 1 + q for which the digits lost in the sum do not matter."""
 
 
+@dataclass(frozen=True)
 class Matrices(Structure):
-    """Covariance matrices (D, D)."""
+    """Covariance matrices (D, D).
+
+    Attributes
+    ----------
+    hidden : int
+        Dimensions besides the D coordinates in which the covariance is that of the last coordinate (`RowSpace`).
+    """
+
+    hidden: int = 0
 
     ridge = 1e-6
 
@@ -52,13 +63,23 @@ class Matrices(Structure):
         return "pooled" if self.tied else "full"
 
     def dimension(self, D: int) -> int:
-        return D
+        return D + self.hidden
+
+    def values(self, D: int) -> int:
+        return self.dimension(D)
+
+    def folded(self, hidden: int) -> Structure:
+        return replace(self, hidden=hidden)
 
     def size(self, D: int) -> int:
-        return D * (D + 1) // 2
+        p = self.dimension(D)
+        return p * (p + 1) // 2
 
     def left_out_work(self, D: int) -> int:
         return D * D
+
+    def left_out_rows(self, D: int) -> int:
+        return sys.maxsize  # matrices are factored once for all
 
     def row_width(self, K: int, D: int) -> int:
         return D + (K if self.tied else D * K // len(_bands(D)))
@@ -93,7 +114,12 @@ class Matrices(Structure):
         return super().checked_scale(scale, D)
 
     def log_dets(self, Psi: np.ndarray) -> np.ndarray:
-        return np.linalg.slogdet(Psi)[1][:, None]
+        return np.linalg.slogdet(Psi)[1][:, None] + self._hidden_log_dets(Psi)
+
+    def _hidden_log_dets(self, Psi: np.ndarray) -> np.ndarray:
+        """The part of the hidden dimensions, (J, 1)."""
+        with np.errstate(divide="ignore"):
+            return self.hidden * np.log(Psi[:, -1, -1:]) if self.hidden else np.zeros((len(Psi), 1))
 
     def divided(self, Psi: np.ndarray, divisor: np.ndarray) -> np.ndarray:
         return Psi / divisor[:, :, None]
@@ -130,7 +156,7 @@ class Matrices(Structure):
 
     def whitened(self, Psi: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         inverses, log_dets = inverse_cholesky(Psi)
-        return inverses * scale, log_dets[:, None] - 2.0 * np.log(scale).sum()
+        return inverses * scale, log_dets[:, None] + self._hidden_log_dets(Psi) - 2.0 * np.log(scale).sum()
 
     def log_joint(self, Z: np.ndarray, densities: ClassDensities) -> np.ndarray:
         q = _distances_in_common(Z, densities) if self.tied else _distances(Z, densities.weights, densities.means)
@@ -305,7 +331,7 @@ STRUCTURES: dict[str, Structure] = {
 """The structures by name."""
 
 
-def structures_for(statistics: ClassStatistics, *, missing: bool) -> tuple[Structure, ...]:
+def structures_for(statistics: ClassMoments, *, missing: bool) -> tuple[Structure, ...]:
     """The structures that can be fitted to these statistics."""
     return tuple(
         structure

@@ -12,6 +12,7 @@ import numpy as np
 
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.gaussian.densities import ClassDensities
+from posteriori.gaussian.row_space import RowSpace
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.classes import ClassPosterior
 from posteriori.softmax.importance import WeightedDraws
@@ -244,6 +245,7 @@ def _gaussian(model: GaussianClassifier, X: Value) -> Outputs:
         coef, intercept = linear
         F = Z @ coef.T + intercept
     else:
+        Z = Z if densities.space is None else _in_row_space(Z, densities.space)
         F = _of_distances(_distances(Z, densities), densities)
     F = F.where(op("Not", F.is_nan()), prior)
     return Outputs(F.softmax() + _no_number(X, missing_allowed=missing_allowed), F)
@@ -255,6 +257,14 @@ def _within_reach(Z: Value, densities: ClassDensities) -> Value:
     distance = (op("Abs", Z) * (1e-150 * np.broadcast_to(inverse, densities.origin.shape))).max(1, keepdims=True)
     far = op("Greater", distance, 1e-50)
     return Z * (1e-50 / op("Clip", distance, 1e-50, 1e300)).where(far, 1.0)
+
+
+def _in_row_space(Z: Value, space: RowSpace) -> Value:
+    """The coordinates (u, |w|) of rows less the origin, (n, r + 1)."""
+    Z = Z.scaled(1.0 / space.unit)
+    U = Z @ space.basis
+    W = Z - U @ space.basis.T
+    return Z.graph.op("Concat", U, Z.graph.op("Sqrt", W.square().sum(1, keepdims=True)), axis=1)
 
 
 def _distances(Z: Value, densities: ClassDensities) -> Value:

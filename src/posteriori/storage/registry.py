@@ -273,6 +273,8 @@ def _parts() -> list[Stored]:
         Stored("KeptRows", "posteriori.gaussian.choice", "fields"),
         Stored("ClassDensities", "posteriori.gaussian.densities", "fields"),
         Stored("ClassStatistics", "posteriori.gaussian.statistics", "fields"),
+        Stored("RootStatistics", "posteriori.gaussian.roots", "fields"),
+        Stored("RowSpace", "posteriori.gaussian.row_space", "fields"),
         # Gaussian processes
         Stored("RBF", "posteriori.gp.kernels", "fields"),
         Stored("Matern", "posteriori.gp.kernels", "fields"),
