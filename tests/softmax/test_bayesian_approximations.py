@@ -1,6 +1,5 @@
 """Which posterior was chosen, why, and how far to trust it."""
 
-import re
 import warnings
 from importlib.resources import files
 
@@ -36,7 +35,8 @@ def test_nearly_separable_classes_get_the_variational_posterior(X, y):
     solution = model.solution_
     assert solution.status is Status.CONVERGED
     assert solution.approximation == "variational"
-    assert solution.approximation_reason == "it predicts left-out rows best"
+    assert solution.approximation_reason == "for intervals: left-out rows are predicted as well by the mode alone"
+    assert solution.predictive == "plugin"
     assert set(solution.scores) == {"plugin", "laplace", "variational"}
     assert solution.scores["variational"] < 0.75 * solution.scores["laplace"]
     assert solution.structure == "full"
@@ -182,7 +182,7 @@ def test_the_warning_has_a_class_of_its_own():
 # Structures
 
 
-@pytest.mark.parametrize("structure", ["kronecker", "diagonal"])
+@pytest.mark.parametrize("structure", ["classes", "kronecker", "diagonal"])
 @pytest.mark.parametrize("prior", quick_first(["evidence", 1.0, GaussianPrior(precision=2.0, autoscale=True), "ard"]))
 def test_structured_posteriors_predict_nearly_what_a_full_one_does(structure, prior):
     X, y = simulated(500, K=4)
@@ -190,7 +190,7 @@ def test_structured_posteriors_predict_nearly_what_a_full_one_does(structure, pr
     model = BayesianSoftmaxRegression(prior, posterior=structure).fit(X, y)
     solution = model.solution_
     assert (solution.structure, solution.structure_reason) == (structure, "as asked")
-    assert solution.approximation == "laplace"
+    assert solution.approximation == ("laplace" if structure == "kronecker" else "variational")
     if not isinstance(prior, str):
         np.testing.assert_allclose(model.coef_, full.coef_, atol=1e-4)
     np.testing.assert_allclose(model.predict_proba(X), full.predict_proba(X), atol=0.03)
@@ -214,7 +214,8 @@ def test_kronecker_is_exact_where_probabilities_are_all_alike():
 def test_diagonal_is_the_inverse_of_the_hessian_s_diagonal():
     X, y = simulated(200)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    model = BayesianSoftmaxRegression(2.0, posterior="diagonal", predictive="plugin").fit(X, y)
+    options = {"approximation": "laplace", "predictive": "plugin"}
+    model = BayesianSoftmaxRegression(2.0, posterior="diagonal", **options).fit(X, y)
     P, rows = model.predict_proba(X), np.column_stack([X, np.ones(len(X))])
     H = (P * (1 - P)).T @ rows**2 + np.append(np.full(4, 2.0), 1 / 2.5**2)
     np.testing.assert_allclose(model.covariance_, np.diag(1 / H.ravel()), rtol=1e-5, atol=1e-15)
@@ -230,8 +231,10 @@ def test_structured_posteriors_of_sparse_columns(structure):
     np.testing.assert_allclose(sparse.covariance_, dense.covariance_, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("structure", ["kronecker", "diagonal"])
-@pytest.mark.parametrize("approximation", ["variational", "importance"])
+@pytest.mark.parametrize(
+    ("approximation", "structure"),
+    [("variational", "kronecker"), ("importance", "classes"), ("importance", "kronecker"), ("importance", "diagonal")],
+)
 def test_better_approximations_need_a_full_posterior(structure, approximation):
     model = BayesianSoftmaxRegression(1.0, approximation=approximation, posterior=structure)
     with pytest.raises(ValueError, match=f"'{approximation}' needs a full posterior.*'{structure}'.*'laplace'"):
@@ -251,10 +254,11 @@ def test_kronecker_needs_a_prior_that_treats_classes_alike():
 
 
 def many_columns():
+    """More rows than columns, or the fit would be in the space of the rows."""
     rng = np.random.default_rng(0)
-    X = sp.random(300, 6000, 0.005, random_state=0, format="csr")
+    X = sp.random(6100, 6000, 0.002, random_state=0, format="csr")
     X.data[:] = 1.0
-    return X, np.where(rng.random(300) < 0.5, 0, rng.integers(1, 3, 300))
+    return X, np.where(rng.random(6100) < 0.5, 0, rng.integers(1, 3, 6100))
 
 
 def test_a_full_posterior_that_does_not_fit_is_refused():
@@ -269,7 +273,7 @@ def test_many_columns_get_a_structure_that_fits():
     X, y = many_columns()
     model = BayesianSoftmaxRegression(1.0).fit(X, y)
     assert model.solution_.structure == "diagonal"
-    assert model.solution_.structure_reason == "18003 parameters"
+    assert model.solution_.structure_reason.startswith("18003 parameters, and a full one would take")
     P = model.predict_proba(X)
     np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-12)
     assert model.score(X, y) > 0.9
@@ -280,21 +284,19 @@ def test_many_columns_get_a_structure_that_fits():
     assert len(model.summary()) == 18003
 
 
-@pytest.mark.parametrize("approximation", ["variational", "importance"])
-def test_a_better_approximation_that_does_not_fit_is_not_replaced_in_silence(approximation):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ApproximationWarning)
-        with pytest.raises((ValueError, ApproximationWarning), match=r"full posterior|too large|diagonal"):
-            BayesianSoftmaxRegression(1.0, approximation=approximation).fit(*many_columns())
+def test_a_better_approximation_that_does_not_fit_is_not_replaced_in_silence():
+    with pytest.raises(ValueError, match="'importance' needs a full posterior, and this one is diagonal"):
+        BayesianSoftmaxRegression(1.0, approximation="importance").fit(*many_columns())
 
 
 @pytest.mark.slow
-def test_some_more_columns_get_kronecker_factors():
+def test_some_more_columns_get_independent_classes():
     X = sp.random(400, 210, 0.05, random_state=0, format="csr")
     y = np.arange(400) % 40
     model = BayesianSoftmaxRegression(1.0).fit(X, y)
-    assert model.solution_.structure == "kronecker"
-    assert model.solution_.structure_reason == "8440 parameters"
+    assert model.solution_.structure == "classes"
+    assert model.solution_.structure_reason.startswith("8440 parameters, and a full one would take")
+    model.set_params(predictive="quasi")
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0, atol=1e-12)
     draws = model.sample_proba(X[:3], 300, random_state=0)
     np.testing.assert_allclose(draws.mean(axis=0), model.predict_proba(X[:3]), atol=0.03)
@@ -319,18 +321,8 @@ def test_laplace_s_evidence_is_that_of_importance_sampling(load, precision):
     assert laplace.log_evidence_ == pytest.approx(weighed.log_evidence_, abs=0.5)
 
 
-_BY_ROUNDING = pytest.mark.xfail(reason="rounding decides between 16 and 64 times the precision", strict=False)
-
-
-@pytest.mark.parametrize(
-    "unit",
-    [
-        pytest.param(1.0, id="as they are"),
-        pytest.param(1.0 + 1e-15, id="rounded", marks=[pytest.mark.slow, _BY_ROUNDING]),
-        pytest.param(1.0 + 3e-15, id="rounded otherwise", marks=[pytest.mark.slow, _BY_ROUNDING]),
-    ],
-)
-def test_where_the_evidence_prefers_hardly_any_prior_a_stronger_one_is_taken(unit):
+@pytest.mark.parametrize("unit", quick_first([1.0, 1.0 + 1e-15, 1.0 + 3e-15]))
+def test_where_the_evidence_prefers_hardly_any_prior_its_strength_is_held(unit):
     """Penguins with islands are all but separated: Laplace's evidence is blind to how little its posterior knows.
 
     Steps towards a variational posterior do not settle there, but what they lead to must not hang on rounding.
@@ -345,8 +337,9 @@ def test_where_the_evidence_prefers_hardly_any_prior_a_stronger_one_is_taken(uni
         warnings.simplefilter("ignore")
         model = BayesianSoftmaxRegression().fit(unit * np.asarray(encoder.transform(train[columns])), train["species"])
     solution = model.solution_
-    assert re.search(r"\b(16|64) times the precision of highest evidence", solution.approximation_reason)
-    assert solution.scores[solution.approximation] < 2.0 * solution.scores["plugin"] + 0.05
+    assert solution.predictive == "plugin"
+    assert solution.scores["variational"] < 0.1  # of Laplace it is 0.5
+    assert solution.bound > -100.0  # where the precision had run away it was -30,000
     for rows in (train, test):
         P = model.predict_proba(encoder.transform(rows[columns]))
         truth = np.searchsorted(model.classes_, rows["species"])

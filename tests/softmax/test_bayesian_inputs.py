@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from tests.slow import quick_among, quick_first
 
 from posteriori import LBFGS, BayesianSoftmaxRegression, GaussianPrior, GradientDescent, Newton, Status
-from posteriori.softmax import evidence, label_noise
+from posteriori.softmax import evidence, folds, label_noise
 
 IRIS = load_iris()
 X = (IRIS.data * 10).round()  # whole numbers up to 79: exact in every dtype
@@ -73,7 +74,8 @@ def test_container_does_not_matter(name, reference):
             np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
     assert model.n_features_in_ == 4
     draws = model.sample_proba(given, 2000).mean(axis=0)  # columns that cannot be centred have draws of their own
-    np.testing.assert_allclose(draws, reference.predict_proba(X), atol=0.03)
+    averaged = clone(reference).set_params(predictive="quasi").fit(X, Y).predict_proba(X)
+    np.testing.assert_allclose(draws, averaged, atol=0.03)
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
@@ -427,7 +429,7 @@ class OneCtrlC(LBFGS):
 )
 def test_ctrl_c_keeps_the_best_so_far_and_raises(options, when, monkeypatch):
     solver = OneCtrlC(when)
-    for module in (evidence, label_noise):  # searches and rounds solve by the automatic solver
+    for module in (evidence, folds, label_noise):  # searches and rounds solve by the automatic solver
         monkeypatch.setattr(module, "Automatic", lambda: solver)
     model = BayesianSoftmaxRegression(solver=solver, **options)
     with pytest.raises(KeyboardInterrupt):
@@ -449,8 +451,8 @@ def test_a_slow_solver_finds_the_last_mode_alone(structure):
         return BayesianSoftmaxRegression(solver=solver, **options).fit(X[::5], Y[::5])
 
     slow, auto = fitted(GradientDescent(schedule="decreasing", decay=0.01)), fitted("auto")
-    assert slow.solution_.n_passes < 300
-    np.testing.assert_allclose(slow.predict_proba(X), auto.predict_proba(X), atol=1e-6)
+    assert slow.solution_.n_passes < 400
+    np.testing.assert_allclose(slow.prior_.precision, auto.prior_.precision, rtol=1e-6)
 
 
 @pytest.mark.parametrize("prior", ["evidence", "ard"])
@@ -476,9 +478,9 @@ def test_ctrl_c_in_the_search_for_the_prior(monkeypatch, prior, call):
     assert model.score(X, Y) > 0.8
 
 
-@pytest.mark.parametrize("name", ["variational", "left_out"])
-def test_ctrl_c_after_the_mode_keeps_the_mode(monkeypatch, name):
-    from posteriori.softmax import approximation as approximating
+@pytest.mark.parametrize(("module", "name"), [("approximation", "variational"), ("leave_one_out", "left_out")])
+def test_ctrl_c_after_the_mode_keeps_the_mode(monkeypatch, module, name):
+    approximating = import_module(f"posteriori.softmax.{module}")
 
     def interrupted(*args, **options):
         raise KeyboardInterrupt

@@ -371,5 +371,5 @@ def test_epistemic_uncertainty_vanishes_with_data():
 
 
 def test_uncertainty_with_label_noise_is_that_of_the_labels_predicted():
-    model = fitted(label_noise=0.3)
+    model = fitted(label_noise=0.3, predictive="quasi")
     np.testing.assert_allclose(model.uncertainty(NEW).total, entropy(model.predict_proba(NEW)), atol=1e-6)

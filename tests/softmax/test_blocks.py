@@ -97,8 +97,8 @@ def test_stated_precisions_give_the_same_fit(prior):
     for again in (laplace(stated), laplace(model.prior_)):
         again.fit(FEATURES, LABELS)
         np.testing.assert_allclose(again.prior_.precision, model.prior_.precision, rtol=1e-9)
-        np.testing.assert_allclose(again.coef_, model.coef_, atol=1e-5)
-        assert again.log_evidence_ == pytest.approx(model.log_evidence_, abs=1e-5)
+        np.testing.assert_allclose(again.coef_, model.coef_, atol=2e-4)
+        assert again.log_evidence_ == pytest.approx(model.log_evidence_, abs=1e-3)
         assert not hasattr(again, "block_precisions_")
 
 

@@ -45,7 +45,7 @@ __all__ = [
     "maximise_evidence",
 ]
 
-_ENOUGH = 5e-3
+_ENOUGH = 1e-3
 """Nats of evidence that are not worth another fit."""
 _WORTH = 1.0
 """Nats of evidence per unit of a log-precision for which it is worth leaving an upper bound."""
@@ -354,9 +354,15 @@ class SearchedPrior(ABC):
             u = np.array([0.0 if hyperprior is None else hyperprior.centre])
             prior = _objective_at(likelihood, groups, np.append(u, min(np.log(WEAK), u[0]))).prior
         family = self.strengths(likelihood, prior)
-        factor, path = best_factor(Folds(likelihood), family.objective_at)
+        folds = Folds(likelihood)
+        try:
+            factor, path = best_factor(folds, family.objective_at)
+        except KeyboardInterrupt:
+            return _interrupted(family.objective_at(1.0), np.mean(folds.modes, axis=0), settings.tol)
         mode = find_mode(family.objective_at(factor), settings, theta)
-        return replace(mode, strength_path=path, strength_reason="folds of the rows are predicted best")
+        converged = None if u.size == 1 else start.evidence_converged
+        reason = "folds of the rows are predicted best"
+        return replace(mode, evidence_converged=converged, strength_path=path, strength_reason=reason)
 
     def strengths(self, likelihood: LinearLikelihood, precision: Precision) -> StrengthFamily:
         """The precisions that were found times a factor.
@@ -380,8 +386,13 @@ class SearchedPrior(ABC):
         return StrengthFamily(objective_at, lambda factor: hyperprior.log_density(u + np.log(factor)))
 
     def hyperprior(self, likelihood: LinearLikelihood) -> Hyperprior | None:
-        """The prior of the one log-precision; None if there are several."""
-        return None
+        """N(log(D/2), 2^2) of the one log-precision; None if there are several, or no column varies.
+
+        All features together give a logit a variance of two, or e^2 times as much or as little. D is the sum of the
+        columns' variances: of standardised columns that vary, their number.
+        """
+        total = float(likelihood.observed.variance.sum())
+        return Hyperprior(float(np.log(0.5 * total))) if total > 0 and self.isotropic(likelihood) else None
 
 
 class EvidencePrior(SearchedPrior):
@@ -392,14 +403,6 @@ class EvidencePrior(SearchedPrior):
     def groups(self, D: int) -> np.ndarray:
         """One group."""
         return np.zeros(D, dtype=int)
-
-    def hyperprior(self, likelihood: LinearLikelihood) -> Hyperprior | None:
-        """N(log(D/2), 2^2): all features together give a logit a variance of two, or e^2 times as much or as little.
-
-        D is the sum of the columns' variances: of standardised columns that vary, their number.
-        """
-        total = float(likelihood.observed.variance.sum())
-        return Hyperprior(float(np.log(0.5 * total))) if total > 0 else None
 
 
 class ArdPrior(SearchedPrior):

@@ -23,7 +23,7 @@ from posteriori.softmax.objective import SoftmaxObjective
 from posteriori.softmax.precision import Precision
 from posteriori.softmax.strength import StrengthPoint
 from posteriori.solvers.automatic import Automatic
-from posteriori.solvers.solution import run
+from posteriori.solvers.solution import Status, run
 
 __all__ = ["Folds", "best_factor"]
 
@@ -84,8 +84,10 @@ class Folds:
         weights = np.ones(len(Y)) if c is None else c
         for fold, (blocks, observed) in enumerate(self.parts):
             objective = SoftmaxObjective(blocks, observed, precision)
-            best, _, _ = run(Automatic().steps(objective, self.modes[fold], _TOL), _STEPS)
+            best, status, _ = run(Automatic().steps(objective, self.modes[fold], _TOL), _STEPS)
             self.modes[fold] = best.theta
+            if status is Status.INTERRUPTED:
+                raise KeyboardInterrupt
             out = np.flatnonzero(self.dealt == fold)
             log_p = log_softmax_in_place(logits(X[out], best.theta))
             own = log_p[Y[out], np.arange(out.size)] if Y.ndim == 1 else np.einsum("nk,kn->n", Y[out], log_p)

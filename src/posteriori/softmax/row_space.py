@@ -33,8 +33,8 @@ __all__ = ["RowSpace", "RowSpacePosterior", "row_space"]
 
 _MOST_VALUES = 20_000_000
 """Most entries of V: it is kept with the model."""
-_RANK = 1e-9
-"""Share of the largest singular value below which one is rounding."""
+_RANK = 1e-13
+"""Share of the largest of the rows' squared singular values below which one is rounding."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def row_space(likelihood: LinearLikelihood) -> RowSpace | None:
         return None
     X, Y, c = blocks.take(np.arange(N), weighted=True)
     squares, U = np.linalg.eigh(inner_products(X))
-    kept = squares > max(_RANK**2 * squares[-1], 0.0)
+    kept = squares > max(_RANK * squares[-1], 0.0)
     if not kept.any():
         return None
     basis = np.asarray(X.T @ (U[:, kept] / np.sqrt(squares[kept])))
