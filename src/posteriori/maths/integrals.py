@@ -20,6 +20,8 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from posteriori.maths.quadratic import upper
+
 __all__ = [
     "AtNodes",
     "Nodes",
@@ -121,7 +123,7 @@ def log_expected_softmax(at_nodes: AtNodes, weights: np.ndarray, shape: tuple[in
 def softmax_moments(mean: np.ndarray, covariance: np.ndarray, nodes: Nodes) -> SoftmaxMoments:
     """First and second moments of the probabilities, and the mean log-partition, for all rows at once."""
     K, n = mean.shape
-    k, m = np.triu_indices(K, 1)
+    k, m = upper(K, 1)
     log_partition, first, products = np.empty(n), np.empty((K, n)), np.empty((k.size, n))
     for rows, F in logits_at_nodes(mean, covariance, nodes):
         log_partition[rows] = softmax_at_nodes(F) @ nodes.weights

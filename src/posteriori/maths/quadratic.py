@@ -9,15 +9,33 @@ that once there are many features; then it is one product for each m.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["PACKED_FEATURES", "gram", "packed_forms", "packed_grams", "quadratic_forms", "spread_forms", "unpacked"]
+__all__ = [
+    "PACKED_FEATURES",
+    "gram",
+    "packed_forms",
+    "packed_grams",
+    "quadratic_forms",
+    "spread_forms",
+    "unpacked",
+    "upper",
+]
 
 PACKED_FEATURES = 96
 """The largest number of features for which packed rows fit the cache."""
 _PACKED_VALUES = 1 << 19
 """The number of packed values made at a time."""
+
+
+@lru_cache(maxsize=64)
+def upper(D: int, k: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the upper triangle of a (D, D) matrix, as `numpy.triu_indices(D, k)`, which takes longer."""
+    i, j = np.triu_indices(D, k)
+    i.flags.writeable = j.flags.writeable = False
+    return i, j
 
 
 def gram(Z: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -40,7 +58,7 @@ def unpacked(grams: np.ndarray, D: int) -> np.ndarray:
     """(m, D, D) from packed grams; those that never were packed as they are."""
     if grams.ndim == 3:
         return grams
-    i, j = np.triu_indices(D)
+    i, j = upper(D)
     out = np.empty((len(grams), D, D))
     out[:, i, j] = grams
     out[:, j, i] = grams
@@ -52,7 +70,7 @@ def packed_forms(S: np.ndarray) -> np.ndarray:
     D = S.shape[1]
     if D > PACKED_FEATURES:
         return S
-    i, j = np.triu_indices(D)
+    i, j = upper(D)
     entries = S[:, i, j] + S[:, j, i]
     entries[:, i == j] *= 0.5
     return entries
@@ -75,7 +93,7 @@ def quadratic_forms(Z: np.ndarray, S: np.ndarray) -> np.ndarray:
 def spread_forms(entries: np.ndarray, D: int) -> np.ndarray:
     """Upper triangular matrices (m, D, D) with the quadratic forms of packed ones."""
     out = np.zeros((len(entries), D, D))
-    out[:, *np.triu_indices(D)] = entries
+    out[:, *upper(D)] = entries
     return out
 
 

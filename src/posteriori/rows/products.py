@@ -158,7 +158,7 @@ def packed_grams(X: Any, weights: np.ndarray, with_intercept: bool) -> np.ndarra
         return total
     if sp.issparse(X) or D > quadratic.PACKED_FEATURES:
         grams = np.stack([gram(X, w, with_intercept) for w in weights])
-        return grams[:, *np.triu_indices(D)] if D <= quadratic.PACKED_FEATURES else grams
+        return grams[:, *quadratic.upper(D)] if D <= quadratic.PACKED_FEATURES else grams
     return quadratic.packed_grams(add_intercept(X) if with_intercept else X, weights)
 
 

@@ -43,8 +43,10 @@ class Approximated:
         Whether left-out rows are predicted best by the mode alone.
     log_evidence : float or None
         The estimate of the log evidence by this approximation, if it has one.
-    bound, k_hat, effective_sample_size : float or None
-        The variational bound; how far importance weights are to be trusted.
+    variational : Variational or None
+        How the variational posterior was found, if it is one, or the source of importance weights.
+    k_hat, effective_sample_size : float or None
+        How far importance weights are to be trusted.
     """
 
     posterior: Posterior
@@ -54,9 +56,14 @@ class Approximated:
     scores: dict[str, float] = field(default_factory=dict)
     by_mode: bool = False
     log_evidence: float | None = None
-    bound: float | None = None
+    variational: Variational | None = None
     k_hat: float | None = None
     effective_sample_size: float | None = None
+
+    @property
+    def bound(self) -> float | None:
+        """The variational bound on the log evidence, if there is one."""
+        return None if self.variational is None else self.variational.bound
 
 
 def approximate(
@@ -90,7 +97,7 @@ def _importance(
         "importance",
         "as asked",
         log_evidence=weighted.log_evidence,
-        bound=proposal.bound,
+        variational=proposal,
         k_hat=weighted.k_hat,
         effective_sample_size=weighted.effective_sample_size,
     )
@@ -154,7 +161,7 @@ def _variational_seconds(objective: SoftmaxObjective) -> float:
 
 
 def _from_variational(found: Variational, reason: str) -> Approximated:
-    return Approximated(found.posterior, "variational", reason, found.converged, bound=found.bound)
+    return Approximated(found.posterior, "variational", reason, found.converged, variational=found)
 
 
 _APPROXIMATIONS: dict[str, Callable[[SoftmaxObjective, Laplace, BayesianSettings, Referee], Approximated]] = {

@@ -127,6 +127,8 @@ class Evidence:
         Relative decrement to which modes are found, at most.
     hyperprior : Hyperprior or None
         Of the first log-precision.
+    tied : bool
+        Whether the last column shares the precision of the first group where that is below WEAK.
     """
 
     def __init__(
@@ -137,8 +139,9 @@ class Evidence:
         centre: np.ndarray | None = None,
         tol: float = _MODE_TOL,
         hyperprior: Hyperprior | None = None,
+        tied: bool = False,
     ) -> None:
-        self.hyperprior = hyperprior
+        self.hyperprior, self.tied = hyperprior, tied
         self.problem_at, self.groups, self.theta, self.centre = problem_at, groups, theta, centre
         self.tol = float(np.clip(tol, _LEAST_TOL, _MODE_TOL))
         self.path: list[EvidencePoint] = []
@@ -170,6 +173,8 @@ class Evidence:
         posterior, theta = found.posterior, found.posterior.mean
         J, width = posterior.basis.shape[1], theta.shape[1]
         members = self.groups == np.arange(u.size)[:, None]  # (G, D')
+        if self.tied and u[0] < np.log(WEAK):
+            members[0, -1] = True
         a = np.exp(u)
         blocks = posterior.inner.reshape(J, width, J, width)
         variance = np.einsum("idid->d", blocks)
@@ -321,6 +326,7 @@ class SearchedPrior(ABC):
     def find_mode(self, likelihood: LinearLikelihood, settings: SolveSettings, structure: str) -> Mode:
         """The precisions of highest evidence, and the mode under them."""
         groups = self.groups(likelihood.blocks.n_features)
+        hyperprior = self.hyperprior(likelihood)
         u = np.zeros(groups.max() + 1)
         objective, theta = _objective_at(likelihood, groups, u), np.zeros(likelihood.shape)
         if not forms_hessian(objective):
@@ -329,10 +335,10 @@ class SearchedPrior(ABC):
             if status is Status.INTERRUPTED:
                 return _interrupted(objective, theta, settings.tol)
         if structure == "full":
-            return _highest_evidence(likelihood, groups, settings, u, theta, self.hyperprior(likelihood))
+            return _highest_evidence(likelihood, groups, settings, u, theta, hyperprior)
         if likelihood.blocks.n_rows > _MOST_DEALT:
             return _fixed_point(likelihood, groups, settings, structure, u, theta)
-        return self._by_folds(likelihood, groups, settings, structure, u, theta)
+        return self._by_folds(likelihood, groups, settings, structure, u, theta, hyperprior)
 
     def _by_folds(
         self,
@@ -342,6 +348,7 @@ class SearchedPrior(ABC):
         structure: str,
         u: np.ndarray,
         theta: np.ndarray,
+        hyperprior: Hyperprior | None,
     ) -> Mode:
         """Precisions in the ratio that a fixed point has, if there are several, as strong as folds tell."""
         if u.size > 1:
@@ -350,9 +357,8 @@ class SearchedPrior(ABC):
                 return start
             theta, prior = start.theta, start.objective.prior
         else:
-            hyperprior = self.hyperprior(likelihood)
-            u = np.array([0.0 if hyperprior is None else hyperprior.centre])
-            prior = _objective_at(likelihood, groups, np.append(u, min(np.log(WEAK), u[0]))).prior
+            start_at = np.array([0.0 if hyperprior is None else hyperprior.centre])
+            prior = _objective_at(likelihood, groups, start_at).prior
         family = self.strengths(likelihood, prior)
         folds = Folds(likelihood)
         try:
@@ -367,16 +373,17 @@ class SearchedPrior(ABC):
     def strengths(self, likelihood: LinearLikelihood, precision: Precision) -> StrengthFamily:
         """The precisions that were found times a factor.
 
-        The prior of the mean row's logit stays as it is, but is never stronger than that of the weights.
+        The prior of the mean row's logit is weak, and never stronger than that of the weights.
         """
         groups = self.groups(likelihood.blocks.n_features)
         assert isinstance(precision, DiagonalPrecision)
-        D = groups.size
+        D, one_group = groups.size, groups.max() == 0
 
         def objective_at(factor: float) -> SoftmaxObjective:
             values = precision.values.copy()
             values[:, :D] = np.clip(factor * values[:, :D], np.exp(LOWEST), np.exp(HIGHEST))
-            values[:, D:] = np.minimum(values[:, D:], values[:, :D].max(axis=1, keepdims=True))
+            weak = WEAK if one_group else values[:, D:]
+            values[:, D:] = np.minimum(weak, values[:, :D].max(axis=1, keepdims=True))
             return likelihood.objective(DiagonalPrecision(values, precision.centre))
 
         hyperprior = self.hyperprior(likelihood)
@@ -416,9 +423,12 @@ class ArdPrior(SearchedPrior):
 
 
 def _objective_at(likelihood: LinearLikelihood, groups: np.ndarray, u: np.ndarray) -> SoftmaxObjective:
-    """The log posterior with log-precisions u: one for each group of weights, then that of the mean row's logit."""
+    """The log posterior with log-precisions u: one for each group of weights, then that of the mean row's logit.
+
+    If the last is left out, it is weak, and never stronger than those of the weights.
+    """
     D, n_groups = groups.size, int(groups.max()) + 1
-    values = np.full(likelihood.shape, WEAK)
+    values = np.full(likelihood.shape, min(WEAK, float(np.exp(u[:n_groups].max()))))
     values[:, :D] = np.exp(u[groups])
     if u.size > n_groups:
         values[:, D:] = np.exp(u[n_groups:])
@@ -443,10 +453,13 @@ def _highest_evidence(
         return _objective_at(likelihood, groups, u)
 
     columns, lower, upper = groups, np.full(u.size, LOWEST), np.full(u.size, HIGHEST)
-    if likelihood.has_intercept:  # the weak prior of the mean row's logit may prove not weak enough
+    tied = likelihood.has_intercept and u.size == 1
+    if tied:
+        columns = np.append(groups, -1)
+    elif likelihood.has_intercept:  # the weak prior of the mean row's logit may prove not weak enough
         columns, u = np.append(groups, u.size), np.append(u, np.log(WEAK))
         lower, upper = np.append(lower, np.log(WEAKEST)), np.append(upper, np.log(WEAK))
-    evidence = Evidence(objective_at, columns, theta, _centre(likelihood), settings.tol, hyperprior)
+    evidence = Evidence(objective_at, columns, theta, _centre(likelihood), settings.tol, hyperprior, tied)
     try:
         converged = maximise_evidence(evidence, u, (lower, upper))
     except KeyboardInterrupt:

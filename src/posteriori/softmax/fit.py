@@ -27,6 +27,9 @@ from posteriori.solvers.solution import BayesianSolution, Solution, Status
 
 __all__ = ["BayesianFit", "bayesian_fit", "warn_about"]
 
+_NEARBY = 6
+"""Passes towards the variational posterior of a prior whose neighbour's is known."""
+
 Finished = Callable[[Posterior, Precision], Posterior]
 """What makes the posterior of a fit of one that is known under a prior."""
 
@@ -113,7 +116,7 @@ def _structured(found: Mode, structure: str, settings: BayesianSettings) -> tupl
         return Approximated(posterior, "laplace", reason, by_mode=by_mode), log_evidence
     family = FAMILIES[structure](found.objective)
     best = climb(family, theta, family.at_mode(theta))
-    fitted = Approximated(best.posterior, "variational", reason, best.converged, by_mode=by_mode, bound=best.bound)
+    fitted = Approximated(best.posterior, "variational", reason, best.converged, by_mode=by_mode, variational=best)
     return fitted, max(log_evidence, best.bound)
 
 
@@ -195,18 +198,21 @@ def _averaged(
     likely, fitted = strengths.likely(log_prior), judged.fitted
     if len(likely) == 1:
         return replace(judged, path=strengths.path, reason="highest evidence")
-    posteriors, log_weights = [], []
-    for strength in likely:
-        posterior, log_evidence = fitted.posterior, judged.log_evidence
-        if strength.step != 0:
-            at_mode = strength.at_mode
-            inner, log_evidence = at_mode.posterior, at_mode.log_evidence
-            if fitted.name == "variational":
-                found = variational(strength.objective, inner.mean, at_mode.likelihood_hessian)
-                inner, log_evidence = found.posterior, max(log_evidence, found.bound)
-            posterior = finished(inner, strength.objective.prior)
-        posteriors.append(posterior)
-        log_weights.append(log_evidence + log_prior(strength.factor))
+    near, known = {0: fitted.variational}, {0: (fitted.posterior, judged.log_evidence)}
+    for strength in sorted(likely, key=lambda each: abs(each.step)):
+        at_mode, step = strength.at_mode, strength.step
+        if step == 0:
+            continue
+        inner, log_evidence = at_mode.posterior, at_mode.log_evidence
+        if fitted.name == "variational":
+            before = near[step - 1 if step > 0 else step + 1]
+            found = variational(
+                strength.objective, inner.mean, at_mode.likelihood_hessian, max_iter=_NEARBY, near=before
+            )
+            inner, log_evidence, near[step] = found.posterior, max(log_evidence, found.bound), found
+        known[step] = finished(inner, strength.objective.prior), log_evidence
+    posteriors = [known[strength.step][0] for strength in likely]
+    log_weights = [known[strength.step][1] + log_prior(strength.factor) for strength in likely]
     weights = np.exp(np.array(log_weights) - max(log_weights))
     mixture = replace(fitted, posterior=MixturePosterior(posteriors, weights / weights.sum()))
     reason = f"highest evidence; the posterior is averaged over {len(likely)} strengths"

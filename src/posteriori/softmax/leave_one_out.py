@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posteriori.maths.integrals import (
+    Nodes,
     cholesky_psd,
     log_expected_softmax,
     logits_at_nodes,
     normal_nodes,
     softmax_moments,
 )
+from posteriori.maths.quadratic import upper
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.rows.blocks import Blocks, random_rows
 from posteriori.rows.products import logits
@@ -68,6 +70,12 @@ class Referee:
         X, Y, weights = self.rows
         return left_out(posterior, X, Y, np.minimum(weights, 1.0), source)
 
+    def by_mode(self, posterior: FullPosterior) -> np.ndarray:
+        """The log-probability of each row's target by the mode of the other rows, (n,)."""
+        X, Y, weights = self.rows
+        G, _ = left_out_logits(posterior, X, Y, np.minimum(weights, 1.0))
+        return _own(log_softmax_in_place(G), Y)
+
     def loss(self, log_p: np.ndarray) -> float:
         """The mean log-loss of log-probabilities (n,)."""
         weights = self.rows[2]
@@ -103,8 +111,22 @@ def left_out(
     source : FullPosterior or None
         The posterior over which p and Lambda were averaged; None takes them at the mode.
     """
+    nodes = normal_nodes(len(posterior.mean) - 1, n_nodes)
+    G, left = left_out_logits(posterior, X, Y, share, source, nodes)
+    averaged = log_expected_softmax(logits_at_nodes(G, left, nodes), nodes.weights, G.shape)
+    return LeftOutScores(_own(log_softmax_in_place(G), Y), _own(averaged, Y))
+
+
+def left_out_logits(
+    posterior: FullPosterior,
+    X: Any,
+    Y: np.ndarray,
+    share: np.ndarray,
+    source: FullPosterior | None = None,
+    nodes: Nodes | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (K, n) and covariance (n, K - 1, K - 1) of each row's logits less the last one's, under the other rows."""
     K, n = len(posterior.mean), X.shape[0]
-    nodes = normal_nodes(K - 1, n_nodes)
     F = logits(X, posterior.mean)
     V = reference_covariance(posterior.pair_variances(X), K)
     if source is None:
@@ -112,6 +134,7 @@ def left_out(
         softmax_in_place(P)
         products = pair_products(P)
     else:
+        assert nodes is not None
         spread = reference_covariance(source.pair_variances(X), K)
         _, P, products = softmax_moments(logits(X, source.mean), spread, nodes)
     own = share[:, None, None] * _laplacian(products, K)[:, :-1, :-1]
@@ -123,13 +146,12 @@ def left_out(
     left = half @ half.transpose(0, 2, 1)
     G = np.zeros((K, n))
     G[:-1] = F[:-1] - F[-1] + np.einsum("nij,nj->in", left, (share[:, None] * (P.T - Y))[:, :-1])
-    averaged = log_expected_softmax(logits_at_nodes(G, left, nodes), nodes.weights, G.shape)
-    return LeftOutScores(_own(log_softmax_in_place(G), Y), _own(averaged, Y))
+    return G, left
 
 
 def _laplacian(products: np.ndarray, K: int) -> np.ndarray:
     """diag p - p p^T, averaged, (n, K, K), from p_k p_l for k < l, (pairs, n)."""
-    k, m = np.triu_indices(K, 1)
+    k, m = upper(K, 1)
     out = np.zeros((products.shape[1], K, K))
     out[:, k, m] = out[:, m, k] = -products.T
     i = np.arange(K)

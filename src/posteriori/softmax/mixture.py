@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from posteriori.maths.integrals import AtNodes, Nodes
+from posteriori.maths.quadratic import upper
 from posteriori.rows.products import logits
 from posteriori.softmax.pairs import contrast_covariance
 from posteriori.softmax.posterior import Posterior
@@ -87,7 +88,7 @@ class MixturePosterior:
         return self._averaged("contrast_variances", slopes) + self.weights @ moved**2
 
     def pair_variances(self, X: Any) -> np.ndarray:
-        k, m = np.triu_indices(len(self.mean), 1)
+        k, m = upper(len(self.mean), 1)
         F = self._logit_distances(X)
         return self._averaged("pair_variances", X) + np.einsum("s,spn->pn", self.weights, (F[:, k] - F[:, m]) ** 2)
 

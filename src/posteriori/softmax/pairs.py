@@ -13,12 +13,13 @@ Nothing here depends on what softmax ignores, one number added to all logits of 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from posteriori.maths.integrals import Nodes, softmax_moments
-from posteriori.maths.quadratic import unpacked
+from posteriori.maths.quadratic import unpacked, upper
 from posteriori.rows.blocks import Sums, kernel
 from posteriori.rows.products import contract, logits, packed_grams, quadratic_forms
 from posteriori.softmax.kernels import probabilities
@@ -65,6 +66,7 @@ def pair_grams(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.nd
     return packed_grams(X, weights, theta.shape[1] > X.shape[1])
 
 
+@lru_cache(maxsize=64)
 def contrasts(K: int) -> np.ndarray:
     """Orthonormal columns that sum to zero, (K, K - 1): coordinates without the direction that softmax ignores.
 
@@ -76,6 +78,7 @@ def contrasts(K: int) -> np.ndarray:
         Q[:j, j - 1] = -1.0
         Q[j, j - 1] = j
         Q[:, j - 1] /= np.sqrt(j * (j + 1.0))
+    Q.flags.writeable = False
     return Q
 
 
@@ -86,8 +89,8 @@ def hessian_from_pairs(grams: np.ndarray, basis: np.ndarray, D: int) -> np.ndarr
     """
     K, J = basis.shape
     flat = grams.reshape(len(grams), -1)
-    k, m = np.triu_indices(K, 1)
-    i, j = np.triu_indices(J)
+    k, m = upper(K, 1)
+    i, j = upper(J)
     if K > _FEW_CLASSES:
         blocks = _laplacian_blocks(flat, basis)[i, j]
     else:
@@ -103,7 +106,7 @@ def hessian_from_pairs(grams: np.ndarray, basis: np.ndarray, D: int) -> np.ndarr
 def _laplacian_blocks(grams: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """sum_{k<l} (q_k - q_l)(q_k - q_l)^T G_kl, (J, J, size of a gram), by entries of the Laplacian: K^3 products."""
     K = len(basis)
-    k, m = np.triu_indices(K, 1)
+    k, m = upper(K, 1)
     L = np.zeros((K, K, grams.shape[1]))
     L[k, m] = L[m, k] = -grams
     i = np.arange(K)
@@ -117,7 +120,7 @@ def pair_forms(S: np.ndarray, basis: np.ndarray) -> np.ndarray:
     K, J = basis.shape
     D = len(S) // J
     blocks = S.reshape(J, D, J, D)
-    k, m = np.triu_indices(K, 1)
+    k, m = upper(K, 1)
     if K > _FEW_CLASSES:
         by_class = np.tensordot(np.tensordot(basis, blocks, axes=1), basis, axes=(2, 1)).transpose(0, 3, 1, 2)
         own = by_class[np.arange(K), np.arange(K)]
@@ -138,7 +141,7 @@ def reference_covariance(variances: np.ndarray, K: int) -> np.ndarray:
     """
     n = variances.shape[1]
     full = np.zeros((n, K, K))
-    k, m = np.triu_indices(K, 1)
+    k, m = upper(K, 1)
     full[:, k, m] = full[:, m, k] = variances.T
     last = full[:, :-1, -1]
     return 0.5 * (last[:, :, None] + last[:, None, :] - full[:, :-1, :-1])
@@ -154,7 +157,7 @@ def contrast_covariance(variances: np.ndarray, K: int) -> np.ndarray:
             [-1.,  1.]]])
     """
     V = np.zeros((variances.shape[1], K, K))
-    k, m = np.triu_indices(K, 1)
+    k, m = upper(K, 1)
     V[:, k, m] = V[:, m, k] = variances.T
     V -= V.mean(axis=1, keepdims=True)
     V -= V.mean(axis=2, keepdims=True)

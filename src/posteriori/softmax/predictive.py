@@ -10,6 +10,7 @@ from scipy.special import expit, ndtri
 
 from posteriori.decision.uncertainty import entropy
 from posteriori.maths.integrals import expected_softmax, log_expected_softmax, softmax_at_nodes
+from posteriori.maths.quadratic import upper
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.rows.blocks import Sums, kernel
 from posteriori.rows.products import add_intercept, as_dense, contract, logits
@@ -150,7 +151,7 @@ def probit(X: Any, posterior: Posterior, offset: np.ndarray, log: bool) -> np.nd
     """p_k ~ 1 / sum_j exp(-(m_k - m_j) / sqrt(1 + pi v_kj / 8)), v_kj = var(f_k - f_j), normalised."""
     F = logits(X, posterior.mean) + offset[:, None]
     K, n = F.shape
-    k, m = np.triu_indices(K, 1)
+    k, m = upper(K, 1)
     margins = np.zeros((K, K, n))
     variances = posterior.pair_variances(X)
     variances[np.isinf(variances)] = np.nan  # no margin of zero where squares overflow

@@ -29,7 +29,7 @@ from posteriori.softmax.pairs import contrast_covariance, reference_covariance
 from posteriori.softmax.posterior import Posterior
 from posteriori.softmax.precision import DiagonalPrecision, Precision
 
-__all__ = ["RowSpace", "RowSpacePosterior", "row_space"]
+__all__ = ["RowSpacePosterior", "SpaceOfRows", "row_space"]
 
 _MOST_VALUES = 20_000_000
 """Most entries of V: it is kept with the model."""
@@ -38,7 +38,7 @@ _RANK = 1e-13
 
 
 @dataclass(frozen=True)
-class RowSpace:
+class SpaceOfRows:
     """The space that the rows of a fit span.
 
     Attributes
@@ -74,7 +74,7 @@ class RowSpace:
         return RowSpacePosterior(inner, self.basis, float(prior.values[0, 0]))
 
 
-def row_space(likelihood: LinearLikelihood) -> RowSpace | None:
+def row_space(likelihood: LinearLikelihood) -> SpaceOfRows | None:
     """The row space of a likelihood; None where it is not smaller than that of the features, or V would be too large.
 
     V comes from the rows' inner products X X^T = U diag(s^2) U^T: V = X^T U / s.
@@ -101,7 +101,7 @@ def row_space(likelihood: LinearLikelihood) -> RowSpace | None:
         coordinates=Coordinates(centre=rotated),
         names=None,
     )
-    return RowSpace(basis, likelihood, reduced)
+    return SpaceOfRows(basis, likelihood, reduced)
 
 
 def _outward(inner: np.ndarray, basis: np.ndarray) -> np.ndarray:

@@ -103,8 +103,7 @@ class Strengths:
         return self.known[step]
 
     def _keep(self, step: int, objective: SoftmaxObjective, at_mode: Laplace) -> None:
-        log_p = self.referee.scores(at_mode.posterior).plugin
-        self.known[step] = Strength(step, objective, at_mode, log_p)
+        self.known[step] = Strength(step, objective, at_mode, self.referee.by_mode(at_mode.posterior))
 
     @property
     def path(self) -> list[StrengthPoint]:

@@ -14,6 +14,7 @@ from scipy.linalg import solve_triangular
 
 from posteriori.maths.integrals import AtNodes, Nodes, even_nodes, logits_in_basis, normal_nodes
 from posteriori.maths.linalg import eigh_of_gram
+from posteriori.maths.quadratic import upper
 from posteriori.rows.products import as_dense, logits, squared, squared_distances
 from posteriori.softmax.pairs import contrast_covariance, contrasts
 from posteriori.softmax.posterior import root_of
@@ -51,7 +52,7 @@ class BasisPosterior(ABC):
         return np.linalg.inv(self.covariance())
 
     def pair_variances(self, X: Any) -> np.ndarray:
-        k, m = np.triu_indices(len(self.mean), 1)
+        k, m = upper(len(self.mean), 1)
         return (self.latent_basis[k] - self.latent_basis[m]) ** 2 @ self.latent_variances(X)
 
     @property

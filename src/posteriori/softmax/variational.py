@@ -73,6 +73,8 @@ class Variational:
     source : Posterior
         The posterior over which curvature was averaged to make the precision; the posterior itself, if a step that
         far would lower the bound.
+    curvature : ndarray
+        E[H_lik] over the source.
     converged : bool
     n_iter : int
         Passes with averages, before the one that may judge the last step.
@@ -84,27 +86,40 @@ class Variational:
     posterior: Any
     bound: float
     source: Any
+    curvature: np.ndarray
     converged: bool
     n_iter: int
     full_step: Variational | None = None
 
 
 def variational(
-    problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray, n_nodes: int = 128, max_iter: int = 40
+    problem: PosteriorProblem,
+    theta: np.ndarray,
+    H_lik: np.ndarray,
+    n_nodes: int = 128,
+    max_iter: int = 40,
+    near: Variational | None = None,
 ) -> Variational:
-    """The Gaussian of all with the highest bound, from the mode theta and the likelihood's Hessian there."""
-    return climb(FullFamily(problem, n_nodes), theta, H_lik, max_iter)
+    """The Gaussian of all with the highest bound, from the mode theta and the likelihood's Hessian there.
+
+    Where that of a problem with another prior is known, it is the start.
+    """
+    return climb(FullFamily(problem, n_nodes), theta, H_lik, max_iter, near)
 
 
-def climb(family: Family, theta: np.ndarray, curvature: np.ndarray, max_iter: int = 40) -> Variational:
+def climb(
+    family: Family, theta: np.ndarray, curvature: np.ndarray, max_iter: int = 40, near: Variational | None = None
+) -> Variational:
     """The member of a family with the highest bound, by steps from the mode until one gains almost nothing.
 
     The averages are over fixed nodes, whose errors are a small fraction of the bound: it is not climbed further.
     """
-    start = family.averages(family.gaussian(theta, curvature), _NARROW)
-    made_of = start.curvature
-    posterior = family.gaussian(theta, made_of)
-    posterior = family.moved(posterior, start.slope, 1.0)
+    if near is None:
+        start = family.averages(family.gaussian(theta, curvature), _NARROW)
+        made_of = start.curvature
+        posterior = family.moved(family.gaussian(theta, made_of), start.slope, 1.0)
+    else:
+        made_of, posterior = near.curvature, family.gaussian(near.posterior.mean, near.curvature)
     now = family.averages(posterior)
     bound = _bound(family, posterior, now)
     rho, idle, n_iter = _FIRST, 0, 2
@@ -122,7 +137,7 @@ def climb(family: Family, theta: np.ndarray, curvature: np.ndarray, max_iter: in
             made_of, posterior, now, bound = proposed_of, proposed, found, bound + gain
     # the precision that goes with the averages exactly: each row's share in it is then known
     exact = family.gaussian(posterior.mean, now.curvature)
-    end = Variational(exact, bound, posterior, idle == 2, n_iter)
+    end = Variational(exact, bound, posterior, now.curvature, idle == 2, n_iter)
     if idle < 2 or rho < 0.2:  # full steps have not been seen to settle: this one may lead astray
         after = _bound(family, exact, family.averages(exact))
         if not after >= bound - _slack(bound):
