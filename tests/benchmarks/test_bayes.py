@@ -76,9 +76,9 @@ def test_the_peer_has_the_threads_that_are_faster_over_all_folds() -> None:
 
 @pytest.mark.parametrize(
     ("difference", "loss", "expected"),
-    [((0.011, 0.0), 0.1, True), ((0.009, 0.0), 0.1, False), ((0.04, 0.0), 1.0, False), ((0.06, 0.05), 1.0, False)],
+    [((0.006, 0.0), 0.1, True), ((0.004, 0.0), 0.1, False), ((0.04, 0.0), 1.0, False), ((0.06, 0.07), 1.0, False)],
 )
-def test_worse_means_beyond_share_floor_and_two_standard_errors(
+def test_worse_means_beyond_share_floor_and_standard_error(
     difference: tuple[float, float], loss: float, expected: bool
 ) -> None:
     assert quality.worse(difference, loss, 0.05) is expected

@@ -111,10 +111,15 @@ def read_gpu_features(X: Any, *, drop: Collection[str] = ()) -> GpuFeatures:
 def read_gpu_target(
     y: Any, *, n_rows: int, classes: Any = None, sample_weight: Any = None, class_weight: Any = None
 ) -> Target:
-    """The target of rows on a GPU; integer labels that are there are numbered there: only distinct ones are read."""
-    if not dlpack.on_gpu(y):
+    """The target of rows on a GPU; integer labels are numbered there: only distinct ones are read by the host."""
+    if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "iu":
+        jax = dlpack.require_jax()
+        with jax.enable_x64(True):
+            labels = jax.device_put(y, dlpack.first_gpu())
+    elif dlpack.on_gpu(y):
+        labels = dlpack.as_jax(y)
+    else:
         return _read_on_host(y, n_rows, classes, sample_weight, class_weight)
-    labels = dlpack.as_jax(y)
     plain = labels.ndim == 1 and len(labels) == n_rows and labels.dtype.kind in "biu"
     if not plain or sample_weight is not None or class_weight is not None:
         return _read_on_host(y, n_rows, classes, sample_weight, class_weight)

@@ -111,6 +111,8 @@ def _by_referee(
     Where neither is known to predict them better than the mode alone, the mode makes the predictions, and the posterior
     is there for intervals.
     """
+    if _plenty(objective, at_mode):
+        return Approximated(at_mode.posterior, "laplace", "there are so many rows that all would predict the same")
     judged = referee.scores(at_mode.posterior)
     by_mode, averaged = judged.plugin, {"laplace": judged.averaged}
     best = Approximated(at_mode.posterior, "laplace", _PREDICTS_BEST)
@@ -126,6 +128,13 @@ def _by_referee(
             best = _from_variational(found, "for intervals: left-out rows are predicted as well by the mode alone")
     scores = {"plugin": referee.loss(by_mode)} | {name: referee.loss(log_p) for name, log_p in averaged.items()}
     return replace(best, scores=scores, by_mode=not _trusted(averaged[best.name], by_mode, referee))
+
+
+def _plenty(objective: SoftmaxObjective, at_mode: Laplace) -> bool:
+    """Whether averages over a posterior cannot differ from its mode: they do by about a parameter's share of a row."""
+    total = objective.observed.total_weight
+    loss = objective.loss(at_mode.posterior.mean) / total
+    return len(at_mode.likelihood_hessian) / total <= _EQUAL_LOSS * loss
 
 
 def _equal(loss: float, other: float) -> bool:

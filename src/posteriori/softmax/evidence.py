@@ -59,6 +59,10 @@ _FIXED_POINT_FLOPS = 3e10
 """Cubes of the number of features that a fixed point may cost where it needs eigenvalues; 4 rounds in any case."""
 _FADES = 0.25
 """Share of a group's parameters that the data determine, below which a fixed point may take longer steps."""
+_UNMOVED = 1e-9
+"""Nats a row by which a mode may move and leave the Hessian as it is."""
+_MANY_ROWS = 200
+"""Rows for each parameter from which on the determinant does not follow the mode."""
 _MOST_FLOPS = 1.5e11
 """Operations that a search may cost; it looks at 8 priors in any case."""
 _MOST_DEALT = 50_000
@@ -145,6 +149,7 @@ class Evidence:
         self.problem_at, self.groups, self.theta, self.centre = problem_at, groups, theta, centre
         self.tol = float(np.clip(tol, _LEAST_TOL, _MODE_TOL))
         self.path: list[EvidencePoint] = []
+        self.many_rows = False
         self.found: Laplace | None = None
         self.problem: PosteriorProblem | None = None
         self._slopes: np.ndarray | None = None  # d theta / d u_g at the last mode, (G, K, D')
@@ -163,11 +168,19 @@ class Evidence:
         start = theta
         max_iter = int(np.clip(_MODE_FLOPS / theta.size**3, 20, 100))
         theta, _ = mode(problem, start, H_lik, min(tol, self.tol), max_iter)
-        found = laplace(problem, theta, H_lik if theta is start and self.found is None else None)
+        found = laplace(problem, theta, H_lik if self._holds(problem, start, theta) else None)
         point = self._point(problem, found, u)
         self.problem, self.found, self.theta = problem, found, theta
         self.path.append(point)
         return point
+
+    def _holds(self, problem: PosteriorProblem, start: np.ndarray, theta: np.ndarray) -> bool:
+        """Whether the Hessian at hand is that at theta: made there, or of so many rows that the step changed none."""
+        if self.found is None or not self.many_rows:
+            return self.found is None and theta is start
+        step = theta - self.found.posterior.mean
+        moved = 0.5 * float(np.vdot(step, self.found.posterior.precision_times(step)))
+        return moved <= _UNMOVED * problem.row_moments.total_weight
 
     def _point(self, problem: PosteriorProblem, found: Laplace, u: np.ndarray) -> EvidencePoint:
         posterior, theta = found.posterior, found.posterior.mean
@@ -178,7 +191,10 @@ class Evidence:
         a = np.exp(u)
         blocks = posterior.inner.reshape(J, width, J, width)
         variance = np.einsum("idid->d", blocks)
-        pull = posterior.solve(problem.curvature.log_det_slope(theta, posterior.packed_forms))
+        pull = np.zeros_like(theta)
+        self.many_rows = problem.row_moments.total_weight >= _MANY_ROWS * len(posterior.inner)
+        if not self.many_rows:
+            pull = posterior.solve(problem.curvature.log_det_slope(theta, posterior.packed_forms))
         values, pulls = theta, pull
         if self.centre is not None:  # of w . c + b in place of b
             variance[-1] = np.einsum("idie,d,e->", blocks, self.centre, self.centre, optimize=True)
@@ -242,7 +258,7 @@ def _climb_few(evidence: Evidence, u: np.ndarray, bounds: Bounds, max_evaluation
     while True:
         step, free = _broyden_step(best, steepness, bounds)
         settled = 0.5 * abs(float(best.gradient @ step)) < _ENOUGH
-        if not free.any() or not step.any() or (settled and len(evidence.path) > 1):
+        if not free.any() or not step.any() or (settled and (len(evidence.path) > 1 or evidence.many_rows)):
             break
         if len(evidence.path) >= max_evaluations:
             return False
@@ -330,10 +346,16 @@ class SearchedPrior(ABC):
         u = np.zeros(groups.max() + 1)
         objective, theta = _objective_at(likelihood, groups, u), np.zeros(likelihood.shape)
         if not forms_hessian(objective):
-            best, status, _ = run(Automatic().steps(objective, theta, 1e-9), settings.max_iter, settings.report)
-            theta = best.theta
-            if status is Status.INTERRUPTED:
-                return _interrupted(objective, theta, settings.tol)
+            many = u.size == 1 and likelihood.observed.total_weight >= _MANY_ROWS * theta.size
+            for last in (False, True) if many and structure == "full" else (True,):
+                best, status, _ = run(Automatic().steps(objective, theta, 1e-9), settings.max_iter, settings.report)
+                theta = best.theta
+                if status is Status.INTERRUPTED:
+                    return _interrupted(objective, theta, settings.tol)
+                if not last:  # where rows determine all weights, their sizes tell the precision
+                    squares = float((theta[:, : groups.size] ** 2).sum())
+                    u = np.clip([np.log((len(theta) - 1) * groups.size / max(squares, 1e-300))], LOWEST, HIGHEST)
+                    objective = _objective_at(likelihood, groups, u)
         if structure == "full":
             return _highest_evidence(likelihood, groups, settings, u, theta, hyperprior)
         if likelihood.blocks.n_rows > _MOST_DEALT:

@@ -153,7 +153,8 @@ def _judged(likelihood: LinearLikelihood, settings: BayesianSettings, found: Mod
         if family is None:
             return _approximated(found, at_mode, settings, referee, finished)
         strengths = Strengths(family.objective_at, found.objective, at_mode, referee)
-        best = strengths.best()
+        # an approximation that was asked for averages: what predicts well without it is no guide to its prior
+        best = strengths.best() if settings.approximation == "auto" else strengths[0]
         if best.step != 0:
             found = _with_path(find_mode(best.objective, settings.solve, best.at_mode.posterior.mean), found)
             at_mode = laplace(found.objective, found.theta)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -24,12 +25,14 @@ from posteriori.softmax.objective import SoftmaxObjective
 __all__ = ["Strength", "StrengthPoint", "Strengths"]
 
 _STEP = np.log(4.0)
-_MOST = 8
+_MOST = 6
 """Steps to either side."""
+_WORTH = 5e-4
+"""Nats a row that a step must gain to be worth taking."""
 _MODE_TOL = 1e-8
 """Relative decrement to which modes are found."""
-_IRRELEVANT = 0.5
-"""Nats that a change of the prior by one step may cost all rows together, and not matter to any of them."""
+_IRRELEVANT, _IRRELEVANT_A_ROW = 0.5, 2e-5
+"""Nats that a change of the prior by one step may cost all rows together, or each of them, and not matter."""
 _LEAST_WEIGHT = 0.01
 """Weight, relative to the largest, below which a strength has no part in an average."""
 
@@ -53,14 +56,18 @@ class Strength:
         j of the factor 4^j.
     objective : SoftmaxObjective
     at_mode : Laplace
-    log_p : ndarray (n,)
-        Log-probabilities of the referee's rows under the others, by the mode.
+    referee : Referee
     """
 
     step: int
     objective: SoftmaxObjective
     at_mode: Laplace
-    log_p: np.ndarray
+    referee: Referee
+
+    @cached_property
+    def log_p(self) -> np.ndarray:
+        """Log-probabilities (n,) of the referee's rows under the others, by the mode."""
+        return self.referee.by_mode(self.at_mode.posterior)
 
     @property
     def factor(self) -> float:
@@ -90,8 +97,7 @@ class Strengths:
         referee: Referee,
     ) -> None:
         self.objective_at, self.referee = objective_at, referee
-        self.known: dict[int, Strength] = {}
-        self._keep(0, objective, at_mode)
+        self.known = {0: Strength(0, objective, at_mode, referee)}
 
     def __getitem__(self, step: int) -> Strength:
         """The strength 4^step, found from its neighbour."""
@@ -99,15 +105,14 @@ class Strengths:
             near = self[step - 1 if step > 0 else step + 1].at_mode
             objective = self.objective_at(float(np.exp(step * _STEP)))
             theta, _ = mode(objective, near.posterior.mean, near.likelihood_hessian, _MODE_TOL)
-            self._keep(step, objective, laplace(objective, theta))
+            self.known[step] = Strength(step, objective, laplace(objective, theta), self.referee)
         return self.known[step]
-
-    def _keep(self, step: int, objective: SoftmaxObjective, at_mode: Laplace) -> None:
-        self.known[step] = Strength(step, objective, at_mode, self.referee.by_mode(at_mode.posterior))
 
     @property
     def path(self) -> list[StrengthPoint]:
-        """The strengths that were tried, from the weakest on."""
+        """The strengths that were compared, from the weakest on; none if they do not matter."""
+        if len(self.known) == 1:
+            return []
         return [
             StrengthPoint(at.factor, at.at_mode.log_evidence, self.referee.loss(at.log_p))
             for _, at in sorted(self.known.items())
@@ -118,7 +123,8 @@ class Strengths:
         """Whether one step makes a difference: how far it moves the mode, in nats, as the curvature there tells."""
         first = self[0]
         pull = (np.exp(_STEP) - 1.0) * first.objective.prior.times(first.at_mode.posterior.mean)
-        return 0.5 * float(np.vdot(pull, first.at_mode.posterior.solve(pull))) > _IRRELEVANT
+        cost = 0.5 * float(np.vdot(pull, first.at_mode.posterior.solve(pull)))
+        return cost > max(_IRRELEVANT, _IRRELEVANT_A_ROW * first.objective.n_rows)
 
     def best(self) -> Strength:
         """The strength to take: that of highest evidence, unless left-out rows are predicted better by another."""
@@ -130,11 +136,11 @@ class Strengths:
         return best if gain > error else first
 
     def _downhill(self, direction: int) -> Strength:
-        """The best strength in one direction: steps are taken while they lower the loss."""
+        """The best strength in one direction: steps are taken while they are worth it."""
         here = self[0]
         while abs(here.step) < _MOST:
             there = self[here.step + direction]
-            if self.referee.loss(there.log_p) >= self.referee.loss(here.log_p):
+            if self.referee.loss(there.log_p) > self.referee.loss(here.log_p) - _WORTH:
                 break
             here = there
         return here

@@ -205,3 +205,7 @@ class PosteriorProblem(CurvedProblem, Protocol):
     @property
     def curvature(self) -> PosteriorCurvature:
         """H in coordinates of the classes."""
+
+    @property
+    def row_moments(self) -> RowMoments:
+        """Mean and variance of the features, and the total weight of the rows."""
