@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks import problems
 
 POINT = ("softmax", "passes", "scaling")
-BAYES = ("price", "quality", "blocks", "laplace-torch", "honesty", "coverage")
+BAYES = ("price", "quality", "wide", "prior-strength", "blocks", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal", "calibration")
 GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
@@ -25,6 +25,8 @@ of SoftmaxRegression:
 of BayesianSoftmaxRegression:
   price          mode, covariance and evidence, against scikit-learn's default point estimate
   quality        log-loss of test rows, against LogisticRegressionCV (more sets with --data)
+  wide           the same where parameters are many and rows few (more sets with --data)
+  prior-strength coverage of intervals with all defaults, where the prior's strength is not known
   blocks         categories of many levels: one strength per block, against one for all, ARD and LogisticRegressionCV
                  (flights with --data)
   laplace-torch  the same posterior by laplace-torch; predictions with 1,000 classes
@@ -154,15 +156,17 @@ def main() -> None:
         out_of_core,
         passes,
         price,
+        prior_strength,
         quality,
         same_answer,
         scaling,
         softmax,
+        wide,
     )
 
     in_folder = () if options.data is None else tuple(path.stem for path in options.data.glob("*.npz"))
     known = {*problems.PROBLEMS, *problems.FILES, *problems.GAUSSIAN, *in_folder, "1000-classes"}
-    known |= {*gp_folds.REFERENCE, *gp_steps.SIZES}
+    known |= {*gp_folds.REFERENCE, *gp_steps.SIZES, *wide.MADE}
     if unknown := {*(asked or ())} - known:
         parser.error(f"--problems has unknown names: {', '.join(sorted(unknown))}")
 
@@ -178,6 +182,10 @@ def main() -> None:
         price.run([name for name in names if asked is None or name in asked], out, options.budget)
     if "quality" in what:
         quality.run(asked, options.data, out, quick=quick)
+    if "wide" in what:
+        wide.run(asked, options.data, out, quick=quick)
+    if "prior-strength" in what:
+        prior_strength.run(out, min(20, options.datasets) if quick else options.datasets, quick=quick)
     if "blocks" in what:
         blocks.run(options.data, out, quick=quick)
     if "laplace-torch" in what:
