@@ -8,6 +8,7 @@ classes, and average marginal effects; its standard error is over data sets.
 from __future__ import annotations
 
 import math
+import os
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
@@ -85,7 +86,7 @@ def run(out: Path, n_datasets: int, *, quick: bool = False) -> None:
     """Simulate, fit and count; the results are on disk after each size."""
     sizes = [(50, 3, 5)] if quick else list(product(ROWS, CLASSES, FEATURES))
     for N, K, D in sizes:
-        with ProcessPoolExecutor(1 if quick else 2) as pool:
+        with ProcessPoolExecutor(1 if quick else os.cpu_count()) as pool:
             sets = list(pool.map(partial(judged, N, K, D), range(n_datasets), chunksize=10))
         line = {
             "problem": f"{N}-{K}-{D}",

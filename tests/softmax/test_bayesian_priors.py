@@ -33,12 +33,12 @@ def test_no_fixed_precision_has_more_evidence(X, y):
     model = laplace().fit(X, y)
     grid = np.geomspace(1e-4, 1e4, 41)
     evidences = [laplace(GaussianPrior(precision=a, autoscale=True)).fit(X, y).log_evidence_ for a in grid]
-    assert model.log_evidence_ >= max(evidences) - 0.6  # it gives way to the prior of the strength
+    assert model.log_evidence_ >= max(evidences) - 1.0  # it gives way to the prior of the strength
     assert model.solution_.evidence_converged
     highest = max(model.solution_.evidence_path, key=lambda point: point.height)
     assert model.log_evidence_ == pytest.approx(highest.log_evidence, abs=1e-3)
     centre = np.log(0.5 * X.shape[1])
-    assert highest.log_prior == pytest.approx(-0.5 * ((highest.u[0] - centre) / 2.0) ** 2)
+    assert highest.log_prior == pytest.approx(-0.5 * ((highest.u[0] - centre) / 1.5) ** 2)
     chosen = model.prior_.precision[0] / X.var(axis=0)  # one number for standardised columns
     np.testing.assert_allclose(chosen, chosen[0], rtol=1e-9)
 

@@ -80,7 +80,7 @@ class Hyperprior:
     """
 
     centre: float
-    sd: float = 2.0
+    sd: float = 1.5
 
     def log_density(self, u: float) -> float:
         """Up to a constant."""
@@ -415,10 +415,10 @@ class SearchedPrior(ABC):
         return StrengthFamily(objective_at, lambda factor: hyperprior.log_density(u + np.log(factor)))
 
     def hyperprior(self, likelihood: LinearLikelihood) -> Hyperprior | None:
-        """N(log(D/2), 2^2) of the one log-precision; None if there are several, or no column varies.
+        """N(log(D/2), 1.5^2) of the one log-precision; None if there are several, or no column varies.
 
-        All features together give a logit a variance of two, or e^2 times as much or as little. D is the sum of the
-        columns' variances: of standardised columns that vary, their number.
+        All features together give a logit a variance of two, or four to five times as much or as little. D is the sum
+        of the columns' variances: of standardised columns that vary, their number.
         """
         total = float(likelihood.observed.variance.sum())
         return Hyperprior(float(np.log(0.5 * total))) if total > 0 and self.isotropic(likelihood) else None

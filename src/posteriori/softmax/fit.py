@@ -20,7 +20,7 @@ from posteriori.softmax.posterior import Posterior
 from posteriori.softmax.precision import Precision
 from posteriori.softmax.priors import PriorInCoordinates
 from posteriori.softmax.row_space import row_space
-from posteriori.softmax.strength import StrengthPoint, Strengths
+from posteriori.softmax.strength import Strength, StrengthPoint, Strengths
 from posteriori.softmax.structures import FAMILIES, structure_for, structured_posterior
 from posteriori.softmax.variational import climb, variational
 from posteriori.solvers.solution import BayesianSolution, Solution, Status
@@ -154,7 +154,8 @@ def _judged(likelihood: LinearLikelihood, settings: BayesianSettings, found: Mod
             return _approximated(found, at_mode, settings, referee, finished)
         strengths = Strengths(family.objective_at, found.objective, at_mode, referee)
         # an approximation that was asked for averages: what predicts well without it is no guide to its prior
-        best = strengths.best() if settings.approximation == "auto" else strengths[0]
+        likely = [strengths[0]] if family.log_prior is None else strengths.likely(family.log_prior)
+        best = strengths.best(unsure=len(likely) > 1) if settings.approximation == "auto" else strengths[0]
         if best.step != 0:
             found = _with_path(find_mode(best.objective, settings.solve, best.at_mode.posterior.mean), found)
             at_mode = laplace(found.objective, found.theta)
@@ -164,7 +165,7 @@ def _judged(likelihood: LinearLikelihood, settings: BayesianSettings, found: Mod
         judged = _approximated(found, at_mode, settings, referee, finished)
         if family.log_prior is None or judged.fitted.name == "importance":
             return replace(judged, path=strengths.path, reason="highest evidence")
-        return _averaged(judged, strengths, family.log_prior, finished)
+        return _averaged(judged, strengths, likely, family.log_prior, finished)
     except KeyboardInterrupt:  # a mode is known: Laplace's posterior is what there is
         posterior = finished(at_mode.posterior, found.objective.prior)
         fitted = Approximated(posterior, "laplace", "interrupted before another was found")
@@ -193,10 +194,14 @@ def _log_evidence(at_mode: Laplace, fitted: Approximated) -> float:
 
 
 def _averaged(
-    judged: _Judged, strengths: Strengths, log_prior: Callable[[float], float], finished: Finished
+    judged: _Judged,
+    strengths: Strengths,
+    likely: list[Strength],
+    log_prior: Callable[[float], float],
+    finished: Finished,
 ) -> _Judged:
     """The posterior averaged over likely strengths of the prior, each with its own of the same approximation."""
-    likely, fitted = strengths.likely(log_prior), judged.fitted
+    fitted = judged.fitted
     if len(likely) == 1:
         return replace(judged, path=strengths.path, reason="highest evidence")
     near, known = {0: fitted.variational}, {0: (fitted.posterior, judged.log_evidence)}

@@ -5,9 +5,9 @@ A prior that was searched has precisions R of highest evidence; its *strength* i
 .. math:: s = 4^{j}, \qquad j = 0, \pm 1, \pm 2, \ldots
 
 the mode, Laplace's evidence and the log-loss of left-out rows by the mode are known. If a mode of another strength
-predicts left-out rows better than that of s = 1, by more than the standard error of the difference, its strength is
-chosen. Otherwise the evidence is believed, and with it how unsure it is: the posterior is a mixture over s with weights
-proportional to p(Y | s) p(s).
+predicts left-out rows better than that of s = 1, by more than the standard error of the difference (two of them where
+several strengths are likely), its strength is chosen. Otherwise the evidence is believed, and with it how unsure it is:
+the posterior is a mixture over s with weights proportional to p(Y | s) p(s).
 """
 
 from __future__ import annotations
@@ -126,14 +126,17 @@ class Strengths:
         cost = 0.5 * float(np.vdot(pull, first.at_mode.posterior.solve(pull)))
         return cost > max(_IRRELEVANT, _IRRELEVANT_A_ROW * first.objective.n_rows)
 
-    def best(self) -> Strength:
-        """The strength to take: that of highest evidence, unless left-out rows are predicted better by another."""
+    def best(self, unsure: bool) -> Strength:
+        """The strength to take: that of highest evidence, unless left-out rows are predicted better by another.
+
+        An evidence that is `unsure` is denied by two standard errors: an average over strengths allows for the rest.
+        """
         first = self[0]
         if not self.matters:
             return first
         best = min((self._downhill(direction) for direction in (-1, 1)), key=lambda at: self.referee.loss(at.log_p))
         gain, error = self.referee.gain(best.log_p, first.log_p)
-        return best if gain > error else first
+        return best if gain > (2.0 if unsure else 1.0) * error else first
 
     def _downhill(self, direction: int) -> Strength:
         """The best strength in one direction: steps are taken while they are worth it."""
