@@ -53,7 +53,7 @@ def test_the_variational_posterior_is_reached_from_far_away():
     train, test = chosen[:600], chosen[600:1200]
     prior = GaussianPrior(precision=0.01, autoscale=True)
     model = BayesianSoftmaxRegression(prior, approximation="variational").fit(X[train], y[train])
-    assert model.solution_.bound > -400.0  # stuck on the way it was -800, with another seed -2,200
+    assert model.solution_.bound > -450.0  # stuck on the way it was -800, with another seed -2,200
     plugin = -model.set_params(predictive="plugin").predict_log_proba(X[test])[np.arange(600), y[test]].mean()
     averaged = -model.set_params(predictive="quasi").predict_log_proba(X[test])[np.arange(600), y[test]].mean()
     assert averaged < 1.5 * plugin

@@ -109,13 +109,13 @@ def read_gpu_features(X: Any, *, drop: Collection[str] = ()) -> GpuFeatures:
 
 
 def read_gpu_target(
-    y: Any, *, n_rows: int, classes: Any = None, sample_weight: Any = None, class_weight: Any = None
+    y: Any, device: Any = None, *, n_rows: int, classes: Any = None, sample_weight: Any = None, class_weight: Any = None
 ) -> Target:
     """The target of rows on a GPU; integer labels are numbered there: only distinct ones are read by the host."""
     if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "iu":
         jax = dlpack.require_jax()
         with jax.enable_x64(True):
-            labels = jax.device_put(y, dlpack.first_gpu())
+            labels = jax.device_put(y, dlpack.first_gpu() if device is None else device)
     elif dlpack.on_gpu(y):
         labels = dlpack.as_jax(y)
     else:
@@ -166,8 +166,9 @@ class GpuEngine:
         labels, weights = labels_and_weights(X, y, sample_weight)
         features = self.read(X, [name for name in (y, sample_weight) if isinstance(name, str)])
         N = len(features.matrix)
+        (device,) = features.matrix.devices()
         return features, read_gpu_target(
-            labels, n_rows=N, classes=classes, sample_weight=weights, class_weight=class_weight
+            labels, device, n_rows=N, classes=classes, sample_weight=weights, class_weight=class_weight
         )
 
     def labels(self, X: Any, y: Any) -> Any:

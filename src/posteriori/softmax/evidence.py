@@ -65,8 +65,8 @@ _MANY_ROWS = 200
 """Rows for each parameter from which on the determinant does not follow the mode."""
 _MOST_FLOPS = 1.5e11
 """Operations that a search may cost; it looks at 8 priors in any case."""
-_MOST_DEALT = 50_000
-"""Rows up to which folds tell how strong the prior of a structured posterior should be."""
+_LEAST_DEALT, _MOST_DEALT = 20, 50_000
+"""Rows from and up to which folds tell how strong the prior of a structured posterior should be."""
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e9)
 """Bounds of log-precisions for standardised columns: beyond them a prior is flat, or leaves nothing."""
 
@@ -358,7 +358,7 @@ class SearchedPrior(ABC):
                     objective = _objective_at(likelihood, groups, u)
         if structure == "full":
             return _highest_evidence(likelihood, groups, settings, u, theta, hyperprior)
-        if likelihood.blocks.n_rows > _MOST_DEALT:
+        if not _LEAST_DEALT <= likelihood.blocks.n_weighted <= _MOST_DEALT:
             return _fixed_point(likelihood, groups, settings, structure, u, theta)
         return self._by_folds(likelihood, groups, settings, structure, u, theta, hyperprior)
 

@@ -211,7 +211,7 @@ def _averaged(
             continue
         inner, log_evidence = at_mode.posterior, at_mode.log_evidence
         if fitted.name == "variational":
-            before = near[step - 1 if step > 0 else step + 1]
+            before = near.get(step - 1 if step > 0 else step + 1, near[0])
             found = variational(
                 strength.objective, inner.mean, at_mode.likelihood_hessian, max_iter=_NEARBY, near=before
             )

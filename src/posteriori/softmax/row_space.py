@@ -77,19 +77,23 @@ class SpaceOfRows:
 def row_space(likelihood: LinearLikelihood) -> SpaceOfRows | None:
     """The row space of a likelihood; None where it is not smaller than that of the features, or V would be too large.
 
-    V comes from the rows' inner products X X^T = U diag(s^2) U^T: V = X^T U / s.
+    V comes from the inner products of the rows X, each times the root of its weight, X X^T = U diag(s^2) U^T, as
+    X^T U / s. So a row of weight two has the V of two rows, and draws that are made with it are the same.
     """
     blocks = likelihood.blocks
     N, D = blocks.n_weighted, blocks.n_features
     if not isinstance(blocks, MemoryBlocks) or N >= D or N * D > _MOST_VALUES:
         return None
     X, Y, c = blocks.take(np.arange(N), weighted=True)
-    squares, U = np.linalg.eigh(inner_products(X))
+    root = np.ones(N) if c is None else np.sqrt(c)
+    squares, U = np.linalg.eigh(inner_products(X) * root * root[:, None])
     kept = squares > max(_RANK * squares[-1], 0.0)
     if not kept.any():
         return None
-    basis = np.asarray(X.T @ (U[:, kept] / np.sqrt(squares[kept])))
+    basis = np.asarray(X.T @ (root[:, None] * U[:, kept] / np.sqrt(squares[kept])))
     basis = np.linalg.qr(basis)[0]  # rounding has left small singular values not quite orthogonal
+    largest = np.abs(basis).argmax(axis=0)
+    basis *= np.sign(basis[largest, np.arange(basis.shape[1])])
     Z = np.ascontiguousarray(X @ basis)
     inner = MemoryBlocks(Z, Y, c, len(likelihood.observed.moments), n_threads=blocks.n_threads)
     centre = likelihood.coordinates.centre
