@@ -3,11 +3,12 @@
 import mpmath
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.special import log_softmax
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from tests.slow import quick_first
 
-from posteriori import SoftmaxRegression, Status
+from posteriori import BayesianSoftmaxRegression, GaussianPrior, SoftmaxRegression, Status
 
 DATA = {load.__name__[5:]: load(return_X_y=True) for load in (load_iris, load_wine, load_digits, load_breast_cancer)}
 
@@ -158,3 +159,19 @@ def test_columns_that_say_nothing_new_cost_no_passes_without_a_prior(tol, seed):
     np.testing.assert_allclose(model.coef_[:, 8:10], model.coef_[:, :2], rtol=1e-6)
     np.testing.assert_allclose(model.coef_[:, :2] + model.coef_[:, 8:10], plain.coef_[:, :2], rtol=1e-4)
     assert np.abs(model.coef_[:, 10]).max() < 1e-12
+
+
+def test_rare_columns_by_the_hundred_are_measured_by_their_range():
+    """Levels of categories: a prior per step from 0 to 1, in any container, and rare levels are held back more."""
+    rng = np.random.default_rng(0)
+    levels = np.minimum(rng.geometric(0.02, 600) - 1, 249)
+    X = np.eye(250)[levels][:, np.bincount(levels, minlength=250) > 0]
+    X = np.column_stack([X, rng.random((600, 220)) < 0.02]).astype(float)
+    y = (rng.random(600) < 0.3 + 0.4 * (levels % 2)).astype(int)
+    model = BayesianSoftmaxRegression(GaussianPrior(precision=1.0, autoscale=True), approximation="laplace").fit(X, y)
+    np.testing.assert_allclose(model.fitted_.coordinates.scale, 2.0)
+    sparse = BayesianSoftmaxRegression(GaussianPrior(precision=1.0, autoscale=True), approximation="laplace")
+    np.testing.assert_allclose(sparse.fit(sp.csr_array(X), y).coef_, model.coef_, atol=1e-4)
+    few = BayesianSoftmaxRegression(GaussianPrior(precision=1.0, autoscale=True), approximation="laplace")
+    scale = few.fit(X[:, :150], y).fitted_.coordinates.scale
+    np.testing.assert_allclose(scale, 1.0 / np.maximum(X[:, :150].std(axis=0), 0.05))

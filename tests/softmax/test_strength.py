@@ -56,8 +56,7 @@ def test_a_strength_is_the_mode_with_that_many_times_the_precision():
         at = strengths[step]
         assert at.factor == pytest.approx(4.0**step)
         np.testing.assert_allclose(at.objective.prior.values[:, :-1], 4.0**step * base[:, :-1])
-        weak = min(1 / 2.5**2, 4.0**step * base[0, 0])
-        np.testing.assert_allclose(at.objective.prior.values[:, -1], weak)
+        np.testing.assert_allclose(at.objective.prior.values[:, -1], min(base[0, -1], 4.0**step * base[0, 0]))
         again = find_mode(family.objective_at(4.0**step), SETTINGS)
         np.testing.assert_allclose(at.at_mode.posterior.mean, again.theta, atol=1e-3)
         assert at.at_mode.log_evidence == pytest.approx(laplace(at.objective, again.theta).log_evidence, abs=1e-3)

@@ -45,7 +45,7 @@ __all__ = [
     "maximise_evidence",
 ]
 
-_ENOUGH = 1e-3
+_ENOUGH = 3e-3
 """Nats of evidence that are not worth another fit."""
 _WORTH = 1.0
 """Nats of evidence per unit of a log-precision for which it is worth leaving an upper bound."""
@@ -131,8 +131,6 @@ class Evidence:
         Relative decrement to which modes are found, at most.
     hyperprior : Hyperprior or None
         Of the first log-precision.
-    tied : bool
-        Whether the last column shares the precision of the first group where that is below WEAK.
     """
 
     def __init__(
@@ -143,9 +141,8 @@ class Evidence:
         centre: np.ndarray | None = None,
         tol: float = _MODE_TOL,
         hyperprior: Hyperprior | None = None,
-        tied: bool = False,
     ) -> None:
-        self.hyperprior, self.tied = hyperprior, tied
+        self.hyperprior = hyperprior
         self.problem_at, self.groups, self.theta, self.centre = problem_at, groups, theta, centre
         self.tol = float(np.clip(tol, _LEAST_TOL, _MODE_TOL))
         self.path: list[EvidencePoint] = []
@@ -186,8 +183,6 @@ class Evidence:
         posterior, theta = found.posterior, found.posterior.mean
         J, width = posterior.basis.shape[1], theta.shape[1]
         members = self.groups == np.arange(u.size)[:, None]  # (G, D')
-        if self.tied and u[0] < np.log(WEAK):
-            members[0, -1] = True
         a = np.exp(u)
         blocks = posterior.inner.reshape(J, width, J, width)
         variance = np.einsum("idid->d", blocks)
@@ -395,17 +390,16 @@ class SearchedPrior(ABC):
     def strengths(self, likelihood: LinearLikelihood, precision: Precision) -> StrengthFamily:
         """The precisions that were found times a factor.
 
-        The prior of the mean row's logit is weak, and never stronger than that of the weights.
+        The prior of the mean row's logit stays as it is, but is never stronger than that of the weights.
         """
         groups = self.groups(likelihood.blocks.n_features)
         assert isinstance(precision, DiagonalPrecision)
-        D, one_group = groups.size, groups.max() == 0
+        D = groups.size
 
         def objective_at(factor: float) -> SoftmaxObjective:
             values = precision.values.copy()
             values[:, :D] = np.clip(factor * values[:, :D], np.exp(LOWEST), np.exp(HIGHEST))
-            weak = WEAK if one_group else values[:, D:]
-            values[:, D:] = np.minimum(weak, values[:, :D].max(axis=1, keepdims=True))
+            values[:, D:] = np.minimum(values[:, D:], values[:, :D].max(axis=1, keepdims=True))
             return likelihood.objective(DiagonalPrecision(values, precision.centre))
 
         hyperprior = self.hyperprior(likelihood)
@@ -475,13 +469,10 @@ def _highest_evidence(
         return _objective_at(likelihood, groups, u)
 
     columns, lower, upper = groups, np.full(u.size, LOWEST), np.full(u.size, HIGHEST)
-    tied = likelihood.has_intercept and u.size == 1
-    if tied:
-        columns = np.append(groups, -1)
-    elif likelihood.has_intercept:  # the weak prior of the mean row's logit may prove not weak enough
+    if likelihood.has_intercept:  # the weak prior of the mean row's logit may prove not weak enough
         columns, u = np.append(groups, u.size), np.append(u, np.log(WEAK))
         lower, upper = np.append(lower, np.log(WEAKEST)), np.append(upper, np.log(WEAK))
-    evidence = Evidence(objective_at, columns, theta, _centre(likelihood), settings.tol, hyperprior, tied)
+    evidence = Evidence(objective_at, columns, theta, _centre(likelihood), settings.tol, hyperprior)
     try:
         converged = maximise_evidence(evidence, u, (lower, upper))
     except KeyboardInterrupt:

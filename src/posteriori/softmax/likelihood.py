@@ -21,6 +21,8 @@ __all__ = ["LinearLikelihood", "linear_likelihood"]
 
 _FAR = 1e-5
 """Least spread of a column that is not centred, as a share of its root mean square."""
+_MANY = 200
+"""Columns from which on it is asked whether nearly all are rarely other than zero."""
 _RARE = 0.05
 """Least spread of a column of two values, as a share of their distance: rarer ones are not blown up further."""
 
@@ -90,6 +92,8 @@ def _standard_coordinates(
     rare = spread < _RARE * ends.ranges
     two_values = _take_two_values(blocks, ends, rare if rule.units is None else np.full(rare.shape, True))
     spread = np.where(rare & two_values, _RARE * ends.ranges, spread)
+    if rule.units is None and _mostly_rare(blocks):
+        spread = np.maximum(spread, 0.5 * ends.ranges)
     centred = has_intercept and not blocks.sparse
     if not centred:  # sparse columns far from zero stay there: not as far as their digits reach
         spread = np.maximum(spread, _FAR * np.sqrt(observed.squares / observed.total_weight))
@@ -100,6 +104,18 @@ def _standard_coordinates(
     return coordinates if has_intercept else Coordinates(scale=coordinates.scale)
 
 
+def _mostly_rare(blocks: Blocks) -> bool:
+    """Whether nearly all of very many columns are zero in nearly all rows: levels of categories, words of texts.
+
+    Per unit of their spread a word of three texts would be held back no more than one of all texts, and most words are
+    of few texts. Such columns are measured by their range instead: 0 and 1 are what they are.
+    """
+    if blocks.n_features < _MANY:
+        return False
+    filled = blocks.map_sum(counts_of_values) / max(blocks.n_rows, 1)
+    return bool((filled < 0.1).mean() > 0.9)
+
+
 def _take_two_values(blocks: Blocks, ends: Extremes, asked: np.ndarray) -> np.ndarray:
     """Whether each column that is asked for, (D,), is nowhere between its least and its greatest value."""
     columns = np.flatnonzero(asked)
@@ -107,6 +123,12 @@ def _take_two_values(blocks: Blocks, ends: Extremes, asked: np.ndarray) -> np.nd
     if columns.size:
         out[columns] = blocks.map_sum(between, columns, ends.least[columns], ends.greatest[columns]) == 0
     return out
+
+
+@kernel(reads_labels=False)
+def counts_of_values(X: Any, Y: Any, c: np.ndarray | None) -> np.ndarray:
+    """The number of rows in which each column is not zero, (D,)."""
+    return np.asarray((X != 0).sum(axis=0)).ravel()
 
 
 @kernel(reads_labels=False, jax_version="posteriori.softmax.jax_kernels:between")
