@@ -31,8 +31,10 @@ _WORTH = 5e-4
 """Nats a row that a step must gain to be worth taking."""
 _MODE_TOL = 1e-8
 """Relative decrement to which modes are found."""
-_IRRELEVANT, _IRRELEVANT_A_ROW = 0.5, 2e-5
+_IRRELEVANT, _IRRELEVANT_A_ROW = 0.5, 1e-4
 """Nats that a change of the prior by one step may cost all rows together, or each of them, and not matter."""
+_SURE = 25.0
+"""Parameters that rows determine from which on no other strength is likely: a step costs half a nat for each."""
 _LEAST_WEIGHT = 0.01
 """Weight, relative to the largest, below which a strength has no part in an average."""
 
@@ -126,6 +128,13 @@ class Strengths:
         cost = 0.5 * float(np.vdot(pull, first.at_mode.posterior.solve(pull)))
         return cost > max(_IRRELEVANT, _IRRELEVANT_A_ROW * first.objective.n_rows)
 
+    @property
+    def determined(self) -> float:
+        """gamma = d - tr(R S), the number of parameters that the rows determine: they tell how large all are."""
+        posterior = self[0].at_mode.posterior
+        R = self[0].objective.prior.of_contrasts(posterior.basis).precision
+        return len(R) - float(np.vdot(R, posterior.inner))
+
     def best(self, unsure: bool) -> Strength:
         """The strength to take: that of highest evidence, unless left-out rows are predicted better by another.
 
@@ -150,7 +159,7 @@ class Strengths:
 
     def likely(self, log_prior: Callable[[float], float]) -> list[Strength]:
         """The strengths that have a part in an average."""
-        if not self.matters:
+        if self.determined > _SURE or not self.matters:
             return [self[0]]
         values = {0: self._log_weight(0, log_prior)}
         for direction in (-1, 1):

@@ -24,6 +24,8 @@ FULL_PARAMETERS = 10_000
 _FLOPS_A_SECOND = 2e10
 _SECONDS = 10.0
 """Seconds that "auto" spends on a posterior of a richer structure."""
+_FACTOR_SECONDS = 0.4
+"""Seconds that "auto" spends on factors of full Hessians; sums over rows and pairs of classes take several times that."""
 _FACTORS, _ROUNDS = 40, 15
 """How often the search for a prior and a posterior factors a full Hessian, and sums those of the classes."""
 _FULL_FLOPS = 1e12
@@ -54,7 +56,7 @@ def structure_for(asked: str, blocks: Blocks, K: int, width: int) -> tuple[str, 
         return asked, "as asked"
     N, side = blocks.n_rows, (K - 1) * width
     factors = _FACTORS * side**3 / 3.0 / _FLOPS_A_SECOND
-    quick = factors <= _SECONDS / 5.0 or K == 2  # of two classes no other structure costs less
+    quick = factors <= _FACTOR_SECONDS or K == 2  # of two classes no other structure costs less
     if K * width <= 8_000 and 0.5 * N * side**2 <= _FULL_FLOPS and quick:
         return "full", f"{K * width} parameters"
     seconds = factors + _FACTORS * N * (K * width) ** 2 / 4.0 / _FLOPS_A_SECOND
