@@ -25,7 +25,7 @@ _FLOPS_A_SECOND = 2e10
 _SECONDS = 10.0
 """Seconds that "auto" spends on a posterior of a richer structure."""
 _FACTOR_SECONDS = 0.4
-"""Seconds that "auto" spends on factors of full Hessians; sums over rows and pairs of classes take several times that."""
+"""Seconds that "auto" spends on factors of full Hessians; sums over rows take several times that."""
 _FACTORS, _ROUNDS = 40, 15
 """How often the search for a prior and a posterior factors a full Hessian, and sums those of the classes."""
 _FULL_FLOPS = 1e12
