@@ -134,7 +134,7 @@ def noise(n=60, seed=0):
 
 @pytest.mark.usefixtures("quick")
 def test_the_class_frequencies_are_selected_where_nothing_can_be_learned():
-    found = select_model(noise(), "kind")
+    found = select_model(noise(seed=1), "kind")
     assert found.name == FREQUENCIES
     assert not found.learned
     assert found.comparison.best == FREQUENCIES

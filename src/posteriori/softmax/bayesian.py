@@ -45,8 +45,9 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
 
     .. math:: p(y = k \mid x, Y) = \int \mathrm{softmax}(W x + b)_k\; q(W, b)\, d(W, b)
 
-    The prior's precision is chosen by the evidence unless given; columns need no scaling. Where Laplace's Gaussian is
-    too wide (nearly separable classes) a variational one takes its place, by what each would predict for rows left out.
+    The prior's precision is chosen by the evidence unless given, and judged by rows left out; columns need no scaling.
+    Where Laplace's Gaussian is too wide (nearly separable classes) a variational one takes its place, and where the mode
+    alone predicts rows left out better, it makes the probabilities.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
     >>> X, y = load_iris(return_X_y=True)
     >>> model = BayesianSoftmaxRegression().fit(X, y)
     >>> model.predict_proba(X[70:71]).round(2)
-    array([[0.  , 0.46, 0.54]])
+    array([[0.  , 0.43, 0.57]])
     >>> lower, upper = model.predict_interval(X[70:71])
     >>> lower.round(1), upper.round(1)
     (array([[0. , 0.1, 0.1]]), array([[0. , 0.9, 0.9]]))
@@ -225,7 +226,7 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
         )
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities averaged over the posterior, (n, K)."""
+        """Class probabilities averaged over the posterior, or by the mode: see `predictive`, (n, K)."""
         P = self._predictive(X, log=False)
         if self.label_noise_ > 0:
             P = (1.0 - self.label_noise_) * P + self.label_noise_ / len(P)
@@ -286,7 +287,7 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
         return (1.0 - self.label_noise_) * P.reshape(n_draws, K, -1).transpose(0, 2, 1) + self.label_noise_ / K
 
     def uncertainty(self, X: Any) -> Uncertainty:
-        """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats."""
+        """Entropy of the posterior's average, the part that no data would remove, and what more data would, in nats."""
         check_fitted(self)
         total, aleatoric = self._map(
             X, 2, predictive.entropies, self.fitted_.posterior, self.fitted_.offset, self.n_nodes, self.label_noise_
