@@ -46,8 +46,8 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
     .. math:: p(y = k \mid x, Y) = \int \mathrm{softmax}(W x + b)_k\; q(W, b)\, d(W, b)
 
     The prior's precision is chosen by the evidence unless given, and judged by rows left out; columns need no scaling.
-    Where Laplace's Gaussian is too wide (nearly separable classes) a variational one takes its place, and where the mode
-    alone predicts rows left out better, it makes the probabilities.
+    Where Laplace's Gaussian is too wide (nearly separable classes) a variational one takes its place, and where the
+    mode alone predicts rows left out better, it makes the probabilities.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
     array([[0.  , 0.43, 0.57]])
     >>> lower, upper = model.predict_interval(X[70:71])
     >>> lower.round(1), upper.round(1)
-    (array([[0. , 0.1, 0.1]]), array([[0. , 0.9, 0.9]]))
+    (array([[0. , 0.1, 0.2]]), array([[0. , 0.8, 0.9]]))
     """
 
     def __init__(
