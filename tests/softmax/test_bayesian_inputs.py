@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from tests.slow import quick_among, quick_first
 
 from posteriori import LBFGS, BayesianSoftmaxRegression, GaussianPrior, GradientDescent, Newton, Status
-from posteriori.softmax import evidence, folds, label_noise
+from posteriori.softmax import folds, label_noise, searched
 
 IRIS = load_iris()
 X = (IRIS.data * 10).round()  # whole numbers up to 79: exact in every dtype
@@ -429,7 +429,7 @@ class OneCtrlC(LBFGS):
 )
 def test_ctrl_c_keeps_the_best_so_far_and_raises(options, when, monkeypatch):
     solver = OneCtrlC(when)
-    for module in (evidence, folds, label_noise):  # searches and rounds solve by the automatic solver
+    for module in (searched, folds, label_noise):  # searches and rounds solve by the automatic solver
         monkeypatch.setattr(module, "Automatic", lambda: solver)
     model = BayesianSoftmaxRegression(solver=solver, **options)
     with pytest.raises(KeyboardInterrupt):

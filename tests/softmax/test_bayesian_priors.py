@@ -335,10 +335,10 @@ def test_wrong_priors_are_refused(prior, match):
 
 
 def test_an_evidence_search_that_ends_early_warns_and_says_where(monkeypatch):
-    from posteriori.softmax import evidence
+    from posteriori.softmax import searched
 
-    real = evidence.maximise_evidence
-    monkeypatch.setattr(evidence, "maximise_evidence", lambda *given: real(*given) and False)
+    real = searched.maximise_evidence
+    monkeypatch.setattr(searched, "maximise_evidence", lambda *given: real(*given) and False)
     with pytest.warns(ConvergenceWarning, match="has not reached it"):
         model = BayesianSoftmaxRegression("ard").fit(X, Y)
     assert model.solution_.evidence_converged is False

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import softmax
+from tests.softmax.test_variational import optimum
 
 from posteriori import BayesianSoftmaxRegression, GaussianPrior
 from posteriori.maths.integrals import normal_nodes
@@ -33,17 +34,6 @@ def objective(centre=None, form=np.asarray):
     return SoftmaxObjective(blocks, ObservedMoments.of(blocks, K), DiagonalPrecision(values, centre))
 
 
-def mode(problem):
-    theta = np.zeros(problem.shape)
-    for _ in range(60):
-        value, gradient = problem.value_gradient(theta)
-        step = np.linalg.solve(problem.hessian(theta), gradient.ravel()).reshape(theta.shape)
-        while problem.value_gradient(theta - step)[0] > value + 1e-10:
-            step = step / 2
-        theta = theta - step
-    return theta
-
-
 CENTRE = np.append(rows()[0].mean(axis=0), 1.0)
 FAMILIES = pytest.mark.parametrize("family", [ClassFamily, DiagonalFamily])
 CENTRES = pytest.mark.parametrize("centre", [None, CENTRE], ids=["intercept", "mean row"])
@@ -64,7 +54,7 @@ def test_averages_of_independent_logits():
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 def test_at_the_mode_they_are_blocks_and_diagonal_of_the_hessian(centre, form):
     problem = objective(centre, form)
-    theta = mode(problem)
+    theta = optimum(problem)
     H = problem.hessian(theta).reshape(K, D + 1, K, D + 1)
     blocks = H[np.arange(K), :, np.arange(K)]
     by_class = ClassFamily(problem)
@@ -85,7 +75,7 @@ def test_at_the_mode_they_are_blocks_and_diagonal_of_the_hessian(centre, form):
 @CENTRES
 def test_the_bound_lies_below_that_of_a_full_gaussian_and_above_its_neighbours(family, centre):
     problem = objective(centre)
-    theta = mode(problem)
+    theta = optimum(problem)
     made = family(problem, 512)
     best = climb(made, theta, made.at_mode(theta))
     assert best.converged
@@ -111,7 +101,7 @@ def test_the_bound_lies_below_that_of_a_full_gaussian_and_above_its_neighbours(f
 @FAMILIES
 def test_the_divergence_is_that_of_gaussians(family):
     problem = objective()
-    theta = mode(problem)
+    theta = optimum(problem)
     made = family(problem)
     posterior = made.gaussian(theta, made.at_mode(theta))
     S, R = posterior.covariance(), problem.prior.matrix(np.eye(K))
@@ -121,7 +111,7 @@ def test_the_divergence_is_that_of_gaussians(family):
 
 def test_a_posterior_of_classes_answers_as_its_covariance():
     problem = objective()
-    theta = mode(problem)
+    theta = optimum(problem)
     family = ClassFamily(problem)
     posterior = family.gaussian(theta, family.at_mode(theta))
     X = rows(1)[0][:6]

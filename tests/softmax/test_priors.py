@@ -9,10 +9,10 @@ from tests.slow import quick_first
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.coordinates import Coordinates
-from posteriori.softmax.evidence import SearchedPrior
 from posteriori.softmax.moments import ObservedMoments
 from posteriori.softmax.precision import DiagonalPrecision, KroneckerPrecision, MatrixPrecision
 from posteriori.softmax.priors import WEAK, GaussianPrior, PriorInCoordinates, RidgePenalty
+from posteriori.softmax.searched import SearchedPrior
 
 K, D = 3, 2
 RNG = np.random.default_rng(0)

@@ -6,12 +6,13 @@ from sklearn.linear_model import LogisticRegression
 
 from posteriori import BayesianSoftmaxRegression, GaussianPrior
 from posteriori.rows.engines import read_for_fit
-from posteriori.softmax.evidence import EvidencePrior, Hyperprior
+from posteriori.softmax.evidence import Hyperprior
 from posteriori.softmax.folds import Folds, _vertex, best_factor
 from posteriori.softmax.laplace import laplace
 from posteriori.softmax.leave_one_out import Referee
 from posteriori.softmax.likelihood import linear_likelihood
 from posteriori.softmax.mode import SolveSettings, find_mode
+from posteriori.softmax.searched import EvidencePrior
 from posteriori.softmax.strength import Strengths
 from posteriori.solvers.automatic import Automatic
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from posteriori.parameters import is_number, require_choice, require_count, seed_from
 from posteriori.softmax.blocks import BlocksPrior, searched_blocks
-from posteriori.softmax.evidence import ArdPrior, EvidencePrior
 from posteriori.softmax.flat import FlatPrior
 from posteriori.softmax.jeffreys import JeffreysPrior
 from posteriori.softmax.mode import SolveSettings
 from posteriori.softmax.predictive import PREDICTIVES
 from posteriori.softmax.priors import WEAK, GaussianPrior, Prior, PriorOfColumns
+from posteriori.softmax.searched import ArdPrior, EvidencePrior
 from posteriori.softmax.settings import solve_settings
 
 __all__ = ["BayesianSettings", "bayesian_settings", "prior_from"]
@@ -63,9 +63,10 @@ def bayesian_settings(estimator: Any) -> BayesianSettings:
     prior = prior_from(estimator.prior)
     structures = {"variational": ("kronecker",), "importance": ("classes", "kronecker", "diagonal")}
     if estimator.posterior in structures.get(estimator.approximation, ()):
+        others = "'full', 'classes' or 'diagonal'" if estimator.approximation == "variational" else "'full'"
         raise ValueError(
             f"approximation={estimator.approximation!r} needs a full posterior, and posterior={estimator.posterior!r} "
-            "was asked for: use approximation='laplace', or posterior='full'."
+            f"was asked for: use approximation='laplace', or posterior={others}."
         )
     seed = seed_from(estimator.random_state)
     return BayesianSettings(

@@ -14,9 +14,9 @@ import numpy as np
 from posteriori.parameters import finite_numbers, require_flag
 from posteriori.softmax.column_blocks import ColumnBlocks, column_blocks
 from posteriori.softmax.coordinates import CommonUnits, CoordinateRule, Coordinates, StepUnits
-from posteriori.softmax.evidence import SearchedPrior
 from posteriori.softmax.precision import Precision
 from posteriori.softmax.priors import GaussianPrior
+from posteriori.softmax.searched import SearchedPrior
 
 __all__ = ["BlocksPrior", "searched_blocks"]
 

@@ -169,10 +169,8 @@ class ClassFamily:
     def _averages(self, theta: np.ndarray, forms: np.ndarray, nodes: Nodes) -> Averages:
         problem = self.objective
         log_partition, gradient, grams = problem.blocks.map_sum(class_averages, theta, forms, nodes, coarse=True)
-        centred = theta if problem.mean is None else theta - problem.mean
-        pull = problem.prior.times(centred)
-        value = log_partition - np.vdot(theta, problem.moments) + 0.5 * np.vdot(pull, centred)
-        return Averages(float(value), gradient - problem.moments + pull, unpacked(grams, theta.shape[1]))
+        value, pull = problem.averaged(theta, log_partition)
+        return Averages(value, gradient - problem.moments + pull, unpacked(grams, theta.shape[1]))
 
     def divergence(self, posterior: ClassPosterior) -> float:
         """1/2 (tr(R S) - d - log|S R|)."""

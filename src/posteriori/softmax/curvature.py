@@ -111,12 +111,10 @@ class Curvature:
         """
         problem = self.objective
         log_partition, gradient, grams = problem.blocks.map_sum(averaged_moments, theta, forms, nodes, coarse=True)
-        centred = theta if problem.mean is None else theta - problem.mean
-        pull = problem.prior.times(centred)
-        value = log_partition - np.vdot(theta, problem.moments) + 0.5 * np.vdot(pull, centred)
+        value, pull = problem.averaged(theta, log_partition)
         gradient -= problem.moments
         gradient -= gradient.mean(axis=0)  # zero but for rounding, which a weak prior would magnify
-        return float(value), gradient + pull, hessian_from_pairs(grams, basis, problem.shape[1])
+        return value, gradient + pull, hessian_from_pairs(grams, basis, problem.shape[1])
 
     @property
     def _heaviest(self) -> np.ndarray:

@@ -55,10 +55,9 @@ class DiagonalFamily:
 
     def __init__(self, objective: SoftmaxObjective, n_nodes: int = 64) -> None:
         self.objective, self.nodes = objective, normal_nodes(len(objective.moments), n_nodes)
-        prior = objective.prior
-        centred = isinstance(prior, DiagonalPrecision) and prior.centre is not None
-        self.centre = prior.centre if isinstance(prior, DiagonalPrecision) else None
-        self.R = prior.values if centred and isinstance(prior, DiagonalPrecision) else objective.precision
+        self.centre, self.R = None, objective.precision
+        if isinstance(objective.prior, DiagonalPrecision):
+            self.centre, self.R = objective.prior.centre, objective.prior.values
 
     def at_mode(self, theta: np.ndarray) -> np.ndarray:
         """The diagonal of the likelihood's Hessian, (K, D')."""
@@ -80,9 +79,8 @@ class DiagonalFamily:
         if self.centre is not None:
             c = self.centre[:-1]
             squares[:, :-1] += c * (c * squares[:, -1:] - 2.0 * cross)
-        centred = theta if problem.mean is None else theta - problem.mean
-        value = log_partition - np.vdot(theta, problem.moments) + 0.5 * np.vdot(problem.prior.times(centred), centred)
-        return Averages(float(value), np.zeros_like(theta), np.maximum(squares, 0.0))
+        value, _ = problem.averaged(theta, log_partition)
+        return Averages(value, np.zeros_like(theta), np.maximum(squares, 0.0))
 
     def divergence(self, posterior: DiagonalPosterior) -> float:
         """1/2 (tr(R S) - d - log|S R|)."""

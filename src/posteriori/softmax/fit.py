@@ -229,9 +229,10 @@ def _require_compatible(settings: BayesianSettings, structure: str, reason: str)
     """Raise if the approximation or the prior needs a full posterior, or a proper prior, and there is none."""
     asked = settings.approximation
     if (asked == "importance" and structure != "full") or (asked == "variational" and structure == "kronecker"):
+        others = "posterior='full' or 'classes'" if asked == "variational" else "posterior='full'"
         raise ValueError(
             f"approximation={asked!r} needs a full posterior, and this one is {structure} ({reason}): "
-            "use approximation='laplace' or 'auto', or posterior='full' if it fits."
+            f"use approximation='laplace' or 'auto', or {others} if it fits."
         )
     if settings.prior.proper:
         return

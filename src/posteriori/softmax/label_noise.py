@@ -13,10 +13,10 @@ import numpy as np
 
 from posteriori.rows.target import Target
 from posteriori.softmax.bayesian_settings import BayesianSettings
-from posteriori.softmax.evidence import SearchedPrior
 from posteriori.softmax.fit import BayesianFit, bayesian_fit
 from posteriori.softmax.likelihood import LinearLikelihood
 from posteriori.softmax.predictive import plugin
+from posteriori.softmax.searched import SearchedPrior
 from posteriori.solvers.automatic import Automatic
 from posteriori.solvers.solution import Status
 

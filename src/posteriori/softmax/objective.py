@@ -127,6 +127,15 @@ class SoftmaxObjective:
         self._evaluated = _Evaluation.of(theta, float(value), gradient, float(loss), float(summed + abs(penalty)))
         return float(value), gradient
 
+    def averaged(self, theta: np.ndarray, log_partition: float) -> tuple[float, np.ndarray]:
+        """E[J] over a distribution of mean theta, from the sum of averaged log-partitions, and the prior's pull.
+
+        The prior's part of J is that of the mean; its pull (K, D') is R (theta - m).
+        """
+        centred = theta if self.mean is None else theta - self.mean
+        pull = self.prior.times(centred)
+        return float(log_partition - np.vdot(theta, self.moments) + 0.5 * np.vdot(pull, centred)), pull
+
     def loss(self, theta: np.ndarray) -> float:
         """J without the prior's part: sum_n c_n (-log p(y_n|x_n)), not negative."""
         self.value_gradient(theta)

@@ -352,6 +352,10 @@ def facts(model: BayesianSoftmaxRegression) -> dict[str, str]:
         "log evidence": "none: the prior is improper" if model.log_evidence_ is None else f"{model.log_evidence_:.2f}",
         "mode": f"{solution.status.name.lower().replace('_', ' ')}, gap {solution.gap:.1e} of {solution.objective:.4g}",
     }
+    if solution.strength_reason:
+        shown["strength of prior"] = solution.strength_reason
+    if model.chosen_predictive == "plugin":
+        shown["probabilities"] = "by the mode alone"
     statistics = getattr(model, "statistics_", None)  # not in files of earlier versions
     if statistics is not None and statistics.aic is not None:
         shown["log-likelihood"] = (
