@@ -1,10 +1,17 @@
-"""Kernels, the covariance functions of Gaussian processes as a user writes them: RBF() + 0.5 * Linear().
+r"""Kernels, the covariance functions of Gaussian processes as a user writes them: RBF() + 0.5 * Linear().
 
 In `rows` and `softmax` a kernel is something else: a function of one block of rows (see `rows.blocks`).
 
 Lengthscales and variances are given or learned. A kernel describes; `gram` computes, from a tree of free parameters
 (logarithms, so that any value is valid) that an optimiser can move. Neither needs JAX: the arrays passed in decide
 which library computes.
+
+`slopes` and `prior_slopes` are derivatives written out, for NumPy; JAX finds its own. With G = dE/dK the symmetric
+derivative of some E by the Gram matrix of rows X, and d^2 and S the squared distances and inner products of z = x / l,
+
+.. math::
+    \frac{dE}{dz_i} = 4 \sum_j G_{ij} \frac{dk}{dd^2} (z_i - z_j) + 2 \sum_j G_{ij} \frac{dk}{dS} z_j, \qquad
+    \frac{dE}{d\log l_d} = -\sum_i \frac{dE}{dz_{id}} z_{id} .
 """
 
 from __future__ import annotations
@@ -17,9 +24,9 @@ from typing import Any, Self
 import numpy as np
 
 from posteriori.maths import covariance_functions as maths
-from posteriori.parameters import Parameters
+from posteriori.parameters import Parameters, is_whole_number
 
-__all__ = ["ARD", "RBF", "Constant", "Kernel", "Linear", "Matern", "Product", "Sum"]
+__all__ = ["ARD", "RBF", "Constant", "Kernel", "Linear", "Matern", "Polynomial", "Product", "Sum"]
 
 Array = Any
 Free = dict[str, Any]
@@ -93,6 +100,13 @@ class Kernel(Parameters):
         """Variances of the rows of X, (n,)."""
         raise NotImplementedError
 
+    def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
+        """Derivatives by the free parameters and by X (n, D) of a number whose derivative by the Gram matrix is given.
+
+        `by_gram` (n, n) is symmetric.
+        """
+        raise NotImplementedError
+
     def learned(self, free: Free, unit: np.ndarray) -> Kernel:
         """A copy of the kernel with learned parameters in the data's units; `unit` has that of each feature."""
         raise NotImplementedError
@@ -119,6 +133,10 @@ class Kernel(Parameters):
 
     def log_prior(self, free: Free, start: Free) -> Array:
         """Log-density of the free parameters, up to a constant."""
+        raise NotImplementedError
+
+    def prior_slopes(self, free: Free, start: Free) -> Free:
+        """Derivatives of `log_prior` by the free parameters."""
         raise NotImplementedError
 
     def validate(self) -> None:
@@ -200,10 +218,21 @@ class _Scaled(Kernel):
             - 0.5 * ((centre - start["log_lengthscale"].mean()) / _SPREAD) ** 2
         )
 
+    def prior_slopes(self, free: Free, start: Free) -> Free:
+        values, centre = free["log_lengthscale"], free["log_lengthscale"].mean()
+        of_centre = (centre - start["log_lengthscale"].mean()) / (_SPREAD**2 * values.size)
+        return {"log_lengthscale": -(values - centre) / _ARD_SPREAD**2 - of_centre}
+
     def scaled(self, free: Free, X: Array) -> Array:
         """X divided by the lengthscales."""
         xp = X.__array_namespace__()
         return X / (xp.exp(free["log_lengthscale"]) * xp.asarray(self._proportions()))
+
+    def _unscaled_slopes(self, free: Free, Z: np.ndarray, by_Z: np.ndarray) -> tuple[Free, np.ndarray]:
+        """Derivatives by the log-lengthscales and by X, from those by Z = X / lengthscales."""
+        by_log = -(by_Z * Z).sum(axis=0)
+        by_X = by_Z / (np.exp(free["log_lengthscale"]) * self._proportions())
+        return {"log_lengthscale": by_log if self.ard else by_log.sum(keepdims=True)}, by_X
 
 
 @dataclass(eq=False)
@@ -226,6 +255,10 @@ class RBF(_Scaled):
     def diagonal(self, free: Free, X: Array) -> Array:
         return X.__array_namespace__().ones(X.shape[0])
 
+    def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
+        Z = self.scaled(free, X)
+        return self._unscaled_slopes(free, Z, _by_distances(Z, by_gram * maths.rbf(Z, Z) * -0.5))
+
 
 @dataclass(eq=False)
 class Matern(_Scaled):
@@ -246,6 +279,10 @@ class Matern(_Scaled):
     def diagonal(self, free: Free, X: Array) -> Array:
         return X.__array_namespace__().ones(X.shape[0])
 
+    def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
+        Z = self.scaled(free, X)
+        return self._unscaled_slopes(free, Z, _by_distances(Z, by_gram * maths.matern_slope(Z, self.order)))
+
     def validate(self) -> None:
         super().validate()
         if self.order not in maths.MATERN_ORDERS:
@@ -253,7 +290,47 @@ class Matern(_Scaled):
 
 
 @dataclass(eq=False)
-class Linear(_Scaled):
+class _Fading(_Scaled):
+    """A kernel of inner products, sum_d x_d z_d / l_d^2 to some power, that may fade far from the centre."""
+
+    ard: bool = False
+    reach: float | None = None
+
+    def _power(self) -> int:
+        raise NotImplementedError
+
+    def gram(self, free: Free, X: Array, Z: Array) -> Array:
+        plain = maths.linear(self.scaled(free, X), self.scaled(free, Z)) ** self._power()
+        return plain * self._fading(X)[:, None] * self._fading(Z)[None, :]
+
+    def diagonal(self, free: Free, X: Array) -> Array:
+        scaled = self.scaled(free, X)
+        return (scaled * scaled).sum(axis=1) ** self._power() * self._fading(X) ** 2
+
+    def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
+        Z, fading, power = self.scaled(free, X), self._fading(X), self._power()
+        products = maths.linear(Z, Z)
+        by_plain = by_gram * fading[:, None] * fading
+        by_products = by_plain if power == 1 else by_plain * power * products ** (power - 1)
+        by_free, by_X = self._unscaled_slopes(free, Z, 2.0 * (by_products @ Z))
+        if self.reach is not None:
+            by_X = by_X - 2.0 * X * (by_plain * products**power).sum(axis=1)[:, None] / self.reach**2
+        return by_free, by_X
+
+    def _fading(self, X: Array) -> Array:
+        xp = X.__array_namespace__()
+        if self.reach is None:
+            return xp.ones(X.shape[0])
+        return xp.exp(-0.5 * (X * X).sum(axis=1) / self.reach**2)
+
+    def validate(self) -> None:
+        super().validate()
+        if self.reach is not None and not 0.0 < float(_numbers(self.reach)) < np.inf:
+            raise ValueError(f"{type(self).__name__}'s reach={self.reach!r} must be None or a positive number.")
+
+
+@dataclass(eq=False)
+class Linear(_Fading):
     r"""The linear kernel sum_d x_d z_d / l_d^2, of features that were centred: functions that are linear.
 
     Parameters
@@ -266,27 +343,30 @@ class Linear(_Scaled):
         so everywhere: predictions far from all data are then as sure as a straight line makes them.
     """
 
-    ard: bool = False
-    reach: float | None = None
+    def _power(self) -> int:
+        return 1
 
-    def gram(self, free: Free, X: Array, Z: Array) -> Array:
-        plain = maths.linear(self.scaled(free, X), self.scaled(free, Z))
-        return plain * self._fading(X)[:, None] * self._fading(Z)[None, :]
 
-    def diagonal(self, free: Free, X: Array) -> Array:
-        scaled = self.scaled(free, X) * self._fading(X)[:, None]
-        return (scaled * scaled).sum(axis=1)
+@dataclass(eq=False)
+class Polynomial(_Fading):
+    r"""The kernel (sum_d x_d z_d / l_d^2)^degree, of features that were centred: products of `degree` features.
 
-    def _fading(self, X: Array) -> Array:
-        xp = X.__array_namespace__()
-        if self.reach is None:
-            return xp.ones(X.shape[0])
-        return xp.exp(-0.5 * (X * X).sum(axis=1) / self.reach**2)
+    Parameters
+    ----------
+    lengthscale, ard, fixed, reach
+        As for `Linear`.
+    degree : int
+    """
+
+    degree: int = 2
+
+    def _power(self) -> int:
+        return self.degree
 
     def validate(self) -> None:
         super().validate()
-        if self.reach is not None and not 0.0 < float(_numbers(self.reach)) < np.inf:
-            raise ValueError(f"Linear's reach={self.reach!r} must be None or a positive number.")
+        if not is_whole_number(self.degree) or self.degree < 1:
+            raise ValueError(f"Polynomial's degree={self.degree!r} must be a whole number of at least 1.")
 
 
 @dataclass(eq=False)
@@ -330,6 +410,18 @@ class ARD(_Scaled):
     def diagonal(self, free: Free, X: Array) -> Array:
         return self.inner.diagonal(free["inner"], self.scaled(free, X))
 
+    def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
+        Z = self.scaled(free, X)
+        of_inner, by_Z = self.inner.slopes(free["inner"], Z, by_gram)
+        by_free, by_X = self._unscaled_slopes(free, Z, by_Z)
+        return {**by_free, "inner": of_inner}, by_X
+
+    def prior_slopes(self, free: Free, start: Free) -> Free:
+        return {
+            **super().prior_slopes(free, start),
+            "inner": self.inner.prior_slopes(free["inner"], start["inner"]),
+        }
+
 
 @dataclass(eq=False)
 class Constant(Kernel):
@@ -359,6 +451,12 @@ class Constant(Kernel):
     def diagonal(self, free: Free, X: Array) -> Array:
         xp = X.__array_namespace__()
         return xp.exp(free["log_variance"]) * xp.ones(X.shape[0])
+
+    def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
+        return {"log_variance": np.exp(free["log_variance"]) * by_gram.sum()}, np.zeros_like(X)
+
+    def prior_slopes(self, free: Free, start: Free) -> Free:
+        return {"log_variance": -(free["log_variance"] - start["log_variance"]) / _SPREAD**2}
 
     def learned(self, free: Free, unit: np.ndarray) -> Kernel:
         return replace(self, variance=float(np.exp(free["log_variance"])))
@@ -400,6 +498,12 @@ class _Pair(Kernel):
     def log_prior(self, free: Free, start: Free) -> Array:
         return self.left.log_prior(free["left"], start["left"]) + self.right.log_prior(free["right"], start["right"])
 
+    def prior_slopes(self, free: Free, start: Free) -> Free:
+        return {
+            "left": self.left.prior_slopes(free["left"], start["left"]),
+            "right": self.right.prior_slopes(free["right"], start["right"]),
+        }
+
     def of_features(self, kept: np.ndarray, D: int) -> Kernel:
         return type(self)(self.left.of_features(kept, D), self.right.of_features(kept, D))
 
@@ -426,6 +530,11 @@ class Sum(_Pair):
     def diagonal(self, free: Free, X: Array) -> Array:
         return self.left.diagonal(free["left"], X) + self.right.diagonal(free["right"], X)
 
+    def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
+        of_left, by_X = self.left.slopes(free["left"], X, by_gram)
+        of_right, also_by_X = self.right.slopes(free["right"], X, by_gram)
+        return {"left": of_left, "right": of_right}, by_X + also_by_X
+
 
 @dataclass(eq=False)
 class Product(_Pair):
@@ -436,6 +545,16 @@ class Product(_Pair):
 
     def diagonal(self, free: Free, X: Array) -> Array:
         return self.left.diagonal(free["left"], X) * self.right.diagonal(free["right"], X)
+
+    def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
+        of_left, by_X = self.left.slopes(free["left"], X, by_gram * self.right.gram(free["right"], X, X))
+        of_right, also_by_X = self.right.slopes(free["right"], X, by_gram * self.left.gram(free["left"], X, X))
+        return {"left": of_left, "right": of_right}, by_X + also_by_X
+
+
+def _by_distances(Z: np.ndarray, by_d2: np.ndarray) -> np.ndarray:
+    """Derivatives by the rows of Z (n, D), from symmetric derivatives by their squared distances (n, n)."""
+    return 4.0 * (by_d2.sum(axis=1)[:, None] * Z - by_d2 @ Z)
 
 
 def _as_kernel(value: Any) -> Kernel:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MATERN_ORDERS", "linear", "matern", "rbf", "squared_distances"]
+__all__ = ["MATERN_ORDERS", "linear", "matern", "matern_slope", "rbf", "squared_distances"]
 
 Array = Any
 """An array of NumPy or of JAX."""
@@ -43,6 +43,14 @@ def matern(X: Array, Z: Array, order: float) -> Array:
     xp = X.__array_namespace__()
     d = xp.sqrt(2.0 * order * squared_distances(X, Z) + _TINY)
     polynomial = {0.5: 1.0, 1.5: 1.0 + d, 2.5: 1.0 + d + d * d / 3.0}[order]
+    return polynomial * xp.exp(-d)
+
+
+def matern_slope(X: Array, order: float) -> Array:
+    """Derivatives of the Gram matrix of a Matern kernel by the squared distances of the rows of X, (n, n)."""
+    xp = X.__array_namespace__()
+    d = xp.sqrt(2.0 * order * squared_distances(X, X) + _TINY)
+    polynomial = {0.5: -0.5 / d, 1.5: -1.5, 2.5: -5.0 / 6.0 * (1.0 + d)}[order]
     return polynomial * xp.exp(-d)
 
 
