@@ -5,7 +5,8 @@ import pytest
 
 pytest.importorskip("jax")
 
-from posteriori.gp.ascent import Position, ascend
+from posteriori.gp.ascent import ascend
+from posteriori.gp.checkpoint import Position
 from posteriori.solvers.solution import Status
 
 TOP, HEIGHT, CHUNK = 3.0, -10.0, 20

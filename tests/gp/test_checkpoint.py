@@ -9,7 +9,7 @@ import pytest
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
-from posteriori.gp.ascent import Checkpoint, Position  # noqa: E402
+from posteriori.gp.checkpoint import Checkpoint, Position  # noqa: E402
 
 
 class Pair(NamedTuple):

@@ -239,7 +239,7 @@ def test_signatures_show_all_parameters():
         assert set(model.get_params(deep=False)) == set(shown)
         assert [name for name, p in shown.items() if p.kind is p.POSITIONAL_OR_KEYWORD] == [first]
         assert all(getattr(model, name) is p.default for name, p in shown.items())
-    assert (single["n_inducing"].default, layers["n_inducing"].default) == (200, 100)
+    assert (single["n_inducing"].default, layers["n_inducing"].default) == ("auto", 100)
 
 
 def test_the_base_of_all_is_abstract():
@@ -311,7 +311,7 @@ WRONG = {  # values, and what they must be
     ),
     "noise": ([-1.0, np.nan, np.inf, "one", True], "must be None or a variance that is not negative"),
     "calibrate": (["yes", 1, None], "must be True or False"),
-    "n_inducing": ([0, -1, 1.5, "all", None, True], "must be a whole number of at least 1"),
+    "n_inducing": ([0, -1, 1.5, "all", None, True], "must be ('auto' or )?a (whole )?number of"),
     "max_iter": ([-1, 1.5, "many", None, True], "must be a whole number of at least 0"),
     "batch_size": ([0, -1, 1.5, "all", True], "must be (None or )?a whole number of at least 1"),
     "learning_rate": ([-0.1, np.nan, np.inf, "slow"], "must be a number that is not negative"),

@@ -118,7 +118,7 @@ def test_without_mislabelled_rows_the_log_probability_goes_on_falling():
 def test_argmax_s_probabilities_are_those_of_the_integral():
     mean, variance, _ = latents(3)
     likelihood = ArgmaxLikelihood(3, rate=RATE)
-    P = likelihood.probabilities(likelihood.start(), mean, variance)
+    P = likelihood.node(likelihood.start()).probabilities(mean, variance - likelihood.noise)
     each = [np.exp(naive_argmax(mean, variance, np.full(N, k), 1.0)) for k in range(3)]
     np.testing.assert_allclose(P, each, atol=1e-9)
     np.testing.assert_allclose(P.sum(axis=0), 1.0, rtol=1e-12)
@@ -129,10 +129,10 @@ def test_argmax_at_known_functions():
     sure = ArgmaxLikelihood(3, noise=0.0, rate=RATE)
     largest = latent.argmax(axis=0)
     expected = [[1 - RATE if largest[n] == k else RATE / 2 for n in range(N)] for k in range(3)]
-    np.testing.assert_allclose(sure.at(sure.start(), latent), expected, rtol=1e-14)
+    np.testing.assert_allclose(sure.node(sure.start()).at(latent), expected, rtol=1e-14)
     noisy = ArgmaxLikelihood(3, noise=0.7, rate=RATE)
     each = [np.exp(naive_argmax(latent, np.full((3, N), 0.7), np.full(N, k), 1.0)) for k in range(3)]
-    np.testing.assert_allclose(noisy.at(noisy.start(), latent), each, atol=1e-9)
+    np.testing.assert_allclose(noisy.node(noisy.start()).at(latent), each, atol=1e-9)
 
 
 def test_the_rate_moves_only_if_asked_and_has_a_prior_about_its_start():
@@ -205,7 +205,7 @@ def test_softmax_s_probabilities_are_those_of_the_integral(K):
     mean, variance, _ = latents(K, sd=0.8)
     points, weights = grid(K)
     h = mean[:, :, None] + np.sqrt(variance)[:, :, None] * points[:, None]
-    P = SoftmaxLikelihood(K).probabilities({}, mean, variance)
+    P = SoftmaxLikelihood(K).node({}).probabilities(mean, variance)
     np.testing.assert_allclose(P, scipy.special.softmax(h, axis=0) @ weights, atol=5e-3)
     np.testing.assert_allclose(P.sum(axis=0), 1.0, rtol=1e-12)
 
@@ -213,7 +213,7 @@ def test_softmax_s_probabilities_are_those_of_the_integral(K):
 def test_softmax_at_known_functions():
     latent, _, _ = latents(3)
     np.testing.assert_allclose(
-        SoftmaxLikelihood(3).at({}, latent), np.exp(latent) / np.exp(latent).sum(axis=0), rtol=1e-12
+        SoftmaxLikelihood(3).node({}).at(latent), np.exp(latent) / np.exp(latent).sum(axis=0), rtol=1e-12
     )
 
 
@@ -241,7 +241,8 @@ def test_a_common_shift_is_ignored_where_a_likelihood_says_so(likelihood):
 def test_probabilities_are_averages_of_those_at_known_functions(likelihood):
     mean, sd = np.array([0.5, -0.3, 0.0]), np.array([0.8, 1.2, 0.4])
     f = np.random.default_rng(1).normal(mean, sd, size=(20_000, 3)).T
-    P = likelihood.at(likelihood.start(), f)
+    node = likelihood.node(likelihood.start())
+    P = node.at(f)
     average, error = P.mean(axis=1), P.std(axis=1) / np.sqrt(20_000)
-    direct = likelihood.probabilities(likelihood.start(), mean[:, None], sd[:, None] ** 2 + likelihood.noise)[:, 0]
+    direct = node.probabilities(mean[:, None], sd[:, None] ** 2)[:, 0]
     assert (np.abs(average - direct) < 4 * error + 2e-3).all()

@@ -8,9 +8,9 @@ jax = pytest.importorskip("jax")
 from tests.gp.gp_cases import X, Y, assert_probabilities, deep, gp, three_classes  # noqa: E402
 from tests.slow import quick_first  # noqa: E402
 
-from posteriori import kernels  # noqa: E402
+from posteriori import GPClassifier, kernels  # noqa: E402
 from posteriori.gp import base as gp_base  # noqa: E402
-from posteriori.gp import predictive as predicting  # noqa: E402
+from posteriori.gp import predictions as predicting  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::posteriori.ConvergenceWarning")
 
@@ -141,8 +141,9 @@ def test_uncertainty_adds_up(make, models):
 
 
 @makers
-def test_uncertainty_in_all_is_the_entropy_of_the_probabilities(make, models):
-    model = models[make]
+def test_uncertainty_in_all_is_the_entropy_of_the_probabilities(make):
+    """Without mislabelled rows, and where probabilities are not made surer than the posterior is."""
+    model = make(mislabelling=0.0, calibrate=False).fit(X, Y)
     total = model.uncertainty(X[:8]).total
     np.testing.assert_allclose(total, entropy(model.predict_proba(X[:8])), rtol=1e-12, atol=1e-12)
 
@@ -153,9 +154,8 @@ def test_draws_have_the_mean_that_is_integrated(make, models):
     fitted = models[make]._fitted
     with jax.enable_x64(True):
         mean, variance = fitted.latents(models[make]._standardised(X[:8]))
-        likelihood, free = fitted.readout.likelihood, fitted.last["likelihood"]
-        P = predicting.drawn_probabilities(likelihood, free, mean, variance, 512).mean(axis=0)
-        exact = predicting.mean_probabilities(likelihood, free, mean, variance)
+        P = predicting.drawn_probabilities(fitted.node, mean, variance, 512).mean(axis=0)
+        exact = predicting.mean_probabilities(fitted.node, mean, variance)
     np.testing.assert_allclose(P, exact, rtol=0, atol=0.01)
 
 
@@ -203,14 +203,21 @@ def test_far_away_latents_are_those_of_the_prior():
     np.testing.assert_allclose(model.predict_proba(FAR), 1 / 3, rtol=0, atol=1e-6)
 
 
-def test_calibration_multiplies_variances_and_nothing_else(models):
-    model, plain = models[gp], gp(calibrate=False).fit(X, Y)
-    (mean, covariance), (plain_mean, plain_covariance) = model.predict_latent(X), plain.predict_latent(X)
+def test_calibration_makes_probabilities_surer_and_nothing_else_narrower():
+    """Twelve clear groups of rows: left-out rows are predicted better than the posterior says."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(12, 2)) * 6
+    many, labels = np.repeat(centres, 12, axis=0) + 0.3 * rng.normal(size=(144, 2)), np.repeat(np.arange(12) % 3, 12)
+    model, plain = (GPClassifier(calibrate=c, max_iter=5).fit(many, labels) for c in (True, False))
     assert plain.spread_ == 1.0
-    assert 0.02 <= model.spread_ <= 3.0
-    assert abs(model.spread_ - 1.0) > 0.01
-    np.testing.assert_array_equal(mean, plain_mean)
-    np.testing.assert_allclose(covariance, model.spread_ * plain_covariance, rtol=1e-12)
+    assert model.spread_ < 0.9
+    for ours, theirs in zip(model.predict_latent(X), plain.predict_latent(X), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for ours, theirs in zip(model.predict_interval(X[:8]), plain.predict_interval(X[:8]), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for ours, theirs in zip(model.uncertainty(X), plain.uncertainty(X), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert model.predict_proba(many).max(axis=1).mean() > plain.predict_proba(many).max(axis=1).mean()
     assert model.log_evidence_ == plain.log_evidence_
 
 

@@ -14,7 +14,8 @@ from scipy.integrate import quad
 jax = pytest.importorskip("jax")
 
 from posteriori.maths import argmax  # noqa: E402
-from posteriori.maths.argmax import Rule, argmax_probabilities, log_ndtr  # noqa: E402
+from posteriori.maths.argmax import Rule, log_ndtr  # noqa: E402
+from posteriori.maths.largest import largest_probabilities  # noqa: E402
 
 log_argmax = jax.jit(argmax.log_argmax, static_argnames="rule")
 gauss_hermite = jax.jit(argmax.gauss_hermite, static_argnames=("n_nodes", "adaptive"))
@@ -331,7 +332,7 @@ def test_work_is_what_the_rule_says():
 )
 def test_probabilities_are_those_of_one_class_at_a_time(K, ratio, tolerance):
     mean, variance, _ = rows(K, 12, ratio)
-    P = argmax_probabilities(mean, variance)
+    P = largest_probabilities(mean, variance)
     size = max(1001, 40 * ratio)
     classes = range(0, K, -(-K // 5))
     each = [[naive_row(mean[:, n], variance[:, n], k, size) for n in range(12)] for k in classes]
@@ -345,21 +346,21 @@ def test_rows_beyond_one_grid_do_not_change_those_on_it():
     wild_mean, wild_variance, _ = rows(3, 12, 10000)
     mixed_mean, mixed_variance = mean.copy(), variance.copy()
     mixed_mean[:, 5], mixed_variance[:, 5] = wild_mean[:, 5], wild_variance[:, 5]
-    P = argmax_probabilities(mixed_mean, mixed_variance)
+    P = largest_probabilities(mixed_mean, mixed_variance)
     others = np.arange(12) != 5
-    np.testing.assert_array_equal(P[:, others], argmax_probabilities(mean, variance)[:, others])
-    np.testing.assert_allclose(P[:, 5], argmax_probabilities(wild_mean, wild_variance)[:, 5], rtol=1e-9)
+    np.testing.assert_array_equal(P[:, others], largest_probabilities(mean, variance)[:, others])
+    np.testing.assert_allclose(P[:, 5], largest_probabilities(wild_mean, wild_variance)[:, 5], rtol=1e-9)
 
 
 def test_ties_are_broken_evenly():
     for K in (2, 3, 10):
-        np.testing.assert_allclose(argmax_probabilities(np.zeros((K, 12)), np.ones((K, 12))), 1.0 / K, atol=1e-12)
+        np.testing.assert_allclose(largest_probabilities(np.zeros((K, 12)), np.ones((K, 12))), 1.0 / K, atol=1e-12)
 
 
 def test_probabilities_are_frequencies_of_the_largest_draw():
     mean, sd = np.array([0.3, -0.5, 0.0, 1.0]), np.array([1.0, 3.0, 0.2, 0.5])
     draws = np.random.default_rng(0).normal(mean, sd, size=(200_000, 4))
     frequency = np.bincount(draws.argmax(axis=1), minlength=4) / len(draws)
-    P = argmax_probabilities(*(np.repeat(a[:, None], 12, axis=1) for a in (mean, sd**2)))[:, 0]
+    P = largest_probabilities(*(np.repeat(a[:, None], 12, axis=1) for a in (mean, sd**2)))[:, 0]
     error = np.sqrt(P * (1 - P) / len(draws))
     assert (np.abs(frequency - P) < 4 * error).all()

@@ -1,4 +1,4 @@
-"""An ascent of an energy whose steps are compiled in chunks: its learning rate, its end, its checkpoints, its display.
+"""An ascent of an energy whose steps are compiled in chunks: its learning rate, and its end.
 
 The learning rate stays as it is while the energy rises by more than `tol` of its own size from one chunk to the next;
 then it is cut, and after the third cut the ascent ends. So the energy decides, not a number of epochs.
@@ -12,23 +12,18 @@ when a half and three quarters of all steps are taken.
 
 from __future__ import annotations
 
-import json
-import os
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import numpy as np
 
-from posteriori.files import replacing
+from posteriori.gp.checkpoint import FIRST_JITTER, Position
+from posteriori.gp.solution import Chunk
 from posteriori.solvers.solution import Status
 
-__all__ = ["NOT_FINITE", "Advance", "Ascent", "Checkpoint", "Chunk", "Position", "Report", "ascend", "progress_bar"]
+__all__ = ["NOT_FINITE", "Advance", "Ascent", "ascend"]
 
 _CUT = 0.3
 """The factor by which a learning rate is cut."""
@@ -36,7 +31,7 @@ _CUTS = 3
 """The number of cuts after which an ascent ends."""
 _FEWEST = 5
 """The number of points that a line is fitted to, at least."""
-_JITTERS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+_JITTERS = (FIRST_JITTER, 1e-5, 1e-4, 1e-3, 1e-2)
 """What is added to the diagonal of K_zz, in units of its mean: the next larger one where an energy is not finite."""
 
 NOT_FINITE = (
@@ -45,32 +40,8 @@ NOT_FINITE = (
 )
 
 
-class Chunk(NamedTuple):
-    """One entry of an ascent's trace: steps taken, the energy, the learning rate, and the seconds since it began."""
-
-    n_steps: int
-    energy: float
-    rate: float
-    seconds: float
-
-
-class Position(NamedTuple):
-    """Where an ascent stands, apart from its state: all that it needs to go on."""
-
-    n_steps: int
-    rate: float
-    n_cuts: int = 0
-    since: tuple[float, ...] = ()
-    """The energies of the chunks since the last cut."""
-    n_before: int = 0
-    """The number of chunks between the last two cuts."""
-    jitter: float = _JITTERS[0]
-
-
 Advance = Callable[[Any, int, float, float], tuple[Any, np.ndarray]]
 """One compiled chunk: from (state, steps taken, rate, jitter) to (state, energies of the steps)."""
-Report = Callable[[Chunk], None]
-"""A function that is called with every chunk."""
 
 
 @dataclass(frozen=True)
@@ -186,98 +157,3 @@ def _steadier(at: Position) -> Position:
     if not larger:
         raise FloatingPointError(NOT_FINITE.format(at.jitter))
     return at._replace(jitter=larger[0], rate=0.5 * at.rate, since=())
-
-
-class Checkpoint:
-    """An unfinished ascent in one file of plain arrays, from which it can go on after an interruption.
-
-    Parameters
-    ----------
-    path : path
-        The file is written under a temporary name beside it and renamed, so that it is never half a file.
-    fingerprint : str
-        A digest of settings and data; the file of another fit is refused.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], fingerprint: str) -> None:
-        self.path, self.fingerprint = Path(path), fingerprint
-
-    def save(self, state: Any, position: Position) -> None:
-        """Write a state and the position of its ascent."""
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
-        head = json.dumps({"fingerprint": self.fingerprint, **position._asdict()})
-        named: dict[str, Any] = {f"leaf_{i}": leaf for i, leaf in enumerate(leaves)}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(self.path) as temporary, temporary.open("wb") as file:
-            np.savez(file, head=np.array(head), **named)
-
-    def load(self, like: Any) -> tuple[Any, Position] | None:
-        """The saved state and position, or None if there is no file; `like` has the shape of the state.
-
-        Raises
-        ------
-        ValueError
-            If the file belongs to another fit, or is not a checkpoint.
-        """
-        if not self.path.exists():
-            return None
-        leaves, tree = jax.tree.flatten(like)
-        try:
-            with np.load(self.path, allow_pickle=False) as saved:
-                head = json.loads(str(saved["head"]))
-                fingerprint = head.pop("fingerprint")
-                arrays = [saved[f"leaf_{i}"] for i in range(len(saved.files) - 1)]
-            position = Position(**{**head, "since": tuple(head["since"])})
-        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
-            raise ValueError(
-                f"checkpoint={str(self.path)!r} is not the checkpoint of a fit ({error}): remove it."
-            ) from None
-        if fingerprint != self.fingerprint or [a.shape for a in arrays] != [leaf.shape for leaf in leaves]:
-            raise ValueError(
-                f"checkpoint={str(self.path)!r} belongs to another fit, of other rows or settings: remove it, or "
-                "choose another path."
-            )
-        return jax.tree.unflatten(tree, [jax.numpy.asarray(a) for a in arrays]), position
-
-    def remove(self) -> None:
-        """Remove the file: the fit has ended."""
-        self.path.unlink(missing_ok=True)
-
-
-@contextmanager
-def progress_bar(verbose: int, max_iter: int) -> Iterator[Report | None]:
-    """A function to call after each chunk: None if `verbose` is 0, a bar for 1, one line for each chunk for 2."""
-    if not verbose:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True, highlight=False)
-    if verbose > 1:
-        yield lambda chunk: console.print(
-            f"step {chunk.n_steps}  energy {chunk.energy:.3f}  rate {chunk.rate:.2g}  {chunk.seconds:.1f} s"
-        )
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left at most"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("compiling", total=max_iter)
-
-        def update(chunk: Chunk) -> None:
-            bar.update(task, completed=chunk.n_steps, description=f"energy {chunk.energy:.2f}")
-
-        yield update

@@ -17,18 +17,26 @@ from posteriori.decision.uncertainty import Uncertainty, entropy
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
 from posteriori.gp.inference import INFERENCES, GPProblem
 from posteriori.gp.inputs import InputUnits, LabelledRows, finite_matrix, labelled_rows
-from posteriori.gp.kernels import Free, Kernel
-from posteriori.gp.settings import GPSettings, fingerprint, jax_session, read_settings
+from posteriori.gp.kernels import Kernel
+from posteriori.gp.output import OutputNode
+from posteriori.gp.predictions import (
+    FittedLatents,
+    drawn_probabilities,
+    mean_log_probabilities,
+    mean_probabilities,
+)
+from posteriori.gp.session import jax_session
+from posteriori.gp.settings import GPSettings, fingerprint, read_settings
 from posteriori.parameters import require_choice, require_level
 from posteriori.rows.engines import label_vector, read_in_memory, read_in_memory_for_fit, read_labels
 from posteriori.rows.schema import remember_features
 from posteriori.solvers.solution import Status
+from posteriori.threads import one_blas_thread
 
 if TYPE_CHECKING:
-    from posteriori.gp.ascent import Report
-    from posteriori.gp.fit import FitOptions
-    from posteriori.gp.likelihoods import Likelihood
-    from posteriori.gp.predictive import FittedLatents, GPSolution
+    from posteriori.gp.options import FitOptions
+    from posteriori.gp.progress import Report
+    from posteriori.gp.solution import GPSolution
 
 __all__ = ["GaussianProcessClassifier"]
 
@@ -39,8 +47,8 @@ _DRAWN_BLOCK = 128
 _DRAWS, _ENTROPY_DRAWS = 512, 128
 """The number of draws of the latents for intervals, and for entropies."""
 
-OfLatents = Callable[["Likelihood", Free, np.ndarray, np.ndarray], np.ndarray]
-"""A function of a likelihood, its free parameters, and latents' means and variances (S, K, n): an array (..., n)."""
+OfLatents = Callable[[OutputNode, np.ndarray, np.ndarray], np.ndarray]
+"""A function of an output node, and latents' means and variances (S, K, n): an array (..., n)."""
 
 
 @dataclass(eq=False, repr=False)
@@ -54,7 +62,9 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     kernel: Kernel | None = None
     _: KW_ONLY
-    n_inducing: int = 200
+    n_inducing: int | str = 200
+    n_learning: int | str | None = None
+    scale: float | None = None
     likelihood: str = "argmax"
     inference: str = "ep"
     power: float = 1.0
@@ -122,9 +132,8 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         )
         rows = labelled_rows(features, target)
         units = InputUnits.of(rows.X, rows.c)
-        kernel = self._standardised_kernel(settings.kernel, units)
-        with jax_session(self.device):
-            fitted = self._fit_standardised(rows, units, kernel, len(target.classes), settings)
+        kernels = {name: self._standardised_kernel(kernel, units) for name, kernel in settings.kernels.items()}
+        fitted = self._fit_standardised(rows, units, kernels, len(target.classes), settings)
         remember_features(self, features, named)
         self.classes_: np.ndarray = target.classes
         self._standardised, self._fitted = units, fitted
@@ -132,20 +141,20 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         return self
 
     def _fit_standardised(
-        self, rows: LabelledRows, units: InputUnits, kernel: Kernel, K: int, settings: GPSettings
+        self, rows: LabelledRows, units: InputUnits, kernels: dict[str, Kernel], K: int, settings: GPSettings
     ) -> FittedLatents:
         """Fit the latents to rows in their own units."""
-        from posteriori.gp import ascent
+        from posteriori.gp.progress import progress_bar
 
         standardised = LabelledRows(units(rows.X), rows.y, rows.c)
-        problem = GPProblem(standardised, kernel, settings.likelihood.of_classes(K), K, settings.n_inducing)
-        with ascent.progress_bar(self.verbose, settings.max_iter) as report:
+        problem = GPProblem(standardised, kernels, settings.scale, settings.likelihood, K, settings.n_inducing)
+        with progress_bar(self.verbose, settings.max_iter) as report:
             return self._fit_latents(problem, settings, self._fit_options(rows, settings, report))
 
     def _fit_options(self, rows: LabelledRows, settings: GPSettings, report: Report | None) -> FitOptions:
         """The options of this fit, with those that depend on the number of rows."""
-        from posteriori.gp.ascent import Checkpoint
-        from posteriori.gp.fit import FitOptions
+        from posteriori.gp.checkpoint import Checkpoint
+        from posteriori.gp.options import FitOptions
 
         checkpoint = None
         if self.checkpoint is not None:
@@ -164,6 +173,8 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
             max_iter=settings.max_iter,
             seed=settings.seed,
             calibrate=settings.calibrate,
+            device=self.device,
+            n_learning=settings.n_learning,
             checkpoint=checkpoint,
             report=report,
         )
@@ -223,12 +234,12 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
     @property
     def scale_(self) -> np.ndarray:
         """The scales sigma_k of the latent functions, (K,)."""
-        return np.exp(self._fit_result().last["log_scale"])
+        return self._fit_result().scale
 
     @property
     def mislabelling_(self) -> float:
         """The rate of rows with a label at random."""
-        return float(np.exp(self._fit_result().last["likelihood"].get("log_rate", -np.inf)))
+        return self._fit_result().mislabelling
 
     @property
     def log_evidence_(self) -> float:
@@ -240,13 +251,11 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities averaged over the posterior, (n, K)."""
-        from posteriori.gp.predictive import mean_probabilities
-
-        return self._map_latents(X, mean_probabilities).T
+        return self._map_predictive(X, mean_probabilities).T
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the class probabilities, (n, K)."""
-        return np.log(np.maximum(self.predict_proba(X), 1e-300))
+        """Logarithms of the class probabilities, (n, K), right however small these are."""
+        return self._map_predictive(X, mean_log_probabilities).T
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row, (n,)."""
@@ -263,58 +272,88 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (n, K) and covariance (n, K, K) of the latent functions at each row."""
-        from posteriori.gp.predictive import latent_moments
+        """Mean (n, K) and covariance (n, K, K) of the latent functions at each row, as the posterior has them.
 
-        def both(likelihood: Likelihood, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-            centre, covariance = latent_moments(mean, variance)
-            return np.concatenate([centre, covariance.reshape(len(centre), -1)], axis=1).T
-
-        out = self._map_latents(X, both).T
-        K = len(self.classes_)
-        return out[:, :K], out[:, K:].reshape(-1, K, K)
+        A level that all classes share is not known, and means nothing: read differences between classes.
+        """
+        moments = self._map_rows(X, self._fit_result().moments)
+        return np.concatenate([mean for mean, _ in moments]), np.concatenate([spread for _, spread in moments])
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Equal-tailed credible interval of each class probability: lower and upper ends, (n, K) each."""
-        from posteriori.gp.predictive import drawn_probabilities
+        """Equal-tailed credible interval of each class probability: lower and upper ends, (n, K) each.
 
+        These are probabilities of the class itself: the rate of mislabelled rows, which is not uncertain, is left out.
+        """
         tail = 0.5 * (1.0 - require_level(level))
         self._require_posterior("predict_interval")
 
-        def ends(likelihood: Likelihood, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-            P = drawn_probabilities(likelihood, free, mean, variance, _DRAWS)
+        def ends(node: OutputNode, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+            P = drawn_probabilities(node, mean, variance, _DRAWS)
             return np.concatenate(np.quantile(P, [tail, 1.0 - tail], axis=0, method="hazen"))
 
-        both = self._map_latents(X, ends, block=_DRAWN_BLOCK).T
+        both = self._map_posterior(X, ends).T
         K = len(self.classes_)
         return both[:, :K], both[:, K:]
 
     def uncertainty(self, X: Any) -> Uncertainty:
-        """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats."""
-        from posteriori.gp.predictive import drawn_probabilities, mean_probabilities
+        """Entropy of the prediction, the part that no data would remove, and the part that more data would, in nats.
 
+        These are of the posterior: `calibrate` may make probabilities surer than it is, but not this.
+        """
         self._require_posterior("uncertainty")
 
-        def parts(likelihood: Likelihood, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-            P = drawn_probabilities(likelihood, free, mean, variance, _ENTROPY_DRAWS)
-            total = entropy(mean_probabilities(likelihood, free, mean, variance), axis=0)
+        def parts(node: OutputNode, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+            P = drawn_probabilities(node, mean, variance, _ENTROPY_DRAWS)
+            total = entropy(mean_probabilities(node, mean, variance), axis=0)
             return np.stack([total, np.minimum(entropy(P, axis=1).mean(axis=0), total)])
 
-        total, aleatoric = self._map_latents(X, parts, block=_DRAWN_BLOCK)
+        total, aleatoric = self._map_posterior(X, parts)
         return Uncertainty(total, aleatoric, total - aleatoric)
 
-    def _map_latents(self, X: Any, function: OfLatents, block: int = _BLOCK) -> np.ndarray:
-        """Apply a function of latents to blocks of rows, and join the results along the rows: (..., n)."""
+    def _map_predictive(self, X: Any, function: OfLatents) -> np.ndarray:
+        """Apply a function of the latents that predictions are made of to blocks of rows: (..., n)."""
+        fitted = self._fit_result()
+
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            mean, variance = fitted.predictive(rows)
+            return function(fitted.node, mean, fitted.spread * variance)
+
+        return np.concatenate(self._map_rows(X, of_rows), axis=-1)
+
+    def _map_posterior(self, X: Any, function: OfLatents) -> np.ndarray:
+        """Apply a function of the posterior of the latents to blocks of rows: (..., n).
+
+        Where predictions are better with wider latents, so are these; they are never narrower than the posterior.
+        """
+        fitted = self._fit_result()
+        spread = max(1.0, fitted.spread)
+
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            mean, variance = fitted.latents(rows)
+            return function(fitted.node.without_mislabelling(), mean, spread * variance)
+
+        return np.concatenate(self._map_rows(X, of_rows, _DRAWN_BLOCK), axis=-1)
+
+    def _map_rows(self, X: Any, function: Callable[[np.ndarray], Any], block: int = _BLOCK) -> list[Any]:
+        """Apply a function to blocks of standardised rows.
+
+        Blocks for JAX have all the same size, so that one compilation serves them.
+        """
         fitted = self._fit_result()
         features = read_in_memory(self, X, who=type(self).__name__)
         Z = self._standardised(finite_matrix(features))
+        if not fitted.needs_jax:
+            with one_blas_thread():
+                return [function(Z[first : first + block]) for first in range(0, max(len(Z), 1), block)]
         size = min(block, 1 << max(3, (len(Z) - 1).bit_length()))
         out = []
         with jax_session(self.device):
             for first in range(0, len(Z), size):
                 rows = Z[first : first + size]
                 padded = np.concatenate([rows, np.zeros((size - len(rows), Z.shape[1]))])
-                mean, variance = fitted.latents(padded)
-                result = function(fitted.readout.likelihood, fitted.last["likelihood"], mean, variance)
-                out.append(result[..., : len(rows)])
-        return np.concatenate(out, axis=-1)
+                result = function(padded)
+                if isinstance(result, tuple):
+                    out.append(tuple(part[: len(rows)] for part in result))
+                else:
+                    out.append(result[..., : len(rows)])
+        return out

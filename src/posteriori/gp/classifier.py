@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +13,8 @@ from posteriori.gp.kernels import Kernel
 from posteriori.gp.settings import GPSettings
 
 if TYPE_CHECKING:
-    from posteriori.gp.fit import FitOptions
-    from posteriori.gp.predictive import FittedLatents
+    from posteriori.gp.options import FitOptions
+    from posteriori.gp.predictions import FittedLatents
 
 __all__ = ["GPClassifier"]
 
@@ -100,6 +100,9 @@ class GPClassifier(GaussianProcessClassifier):
     0.96
     """
 
+    _: KW_ONLY
+    n_inducing: int | str = "auto"
+
     def _rows_in_a_step(self, N: int, given: int | None) -> int:
         if given is not None:
             return given
@@ -120,7 +123,7 @@ class GPClassifier(GaussianProcessClassifier):
     def kernel_(self) -> Kernel:
         """The kernel as learned, in the units of the features that vary."""
         fitted = self._fit_result()
-        return fitted.readout.kernel.learned(fitted.last["kernel"], self._standardised.unit)
+        return fitted.learned_kernel(self._standardised.unit)
 
     @property
     def relevances_(self) -> np.ndarray:
@@ -141,7 +144,7 @@ class GPClassifier(GaussianProcessClassifier):
     @property
     def inducing_inputs_(self) -> np.ndarray:
         """The inducing inputs in the units of the features, (M, D)."""
-        Z = self._fit_result().last["inducing"]
+        Z = self._fit_result().inducing
         units = self._standardised
         out = np.tile(units.centre, (len(Z), 1))
         out[:, units.kept] += Z * units.unit

@@ -14,8 +14,8 @@ from posteriori.gp.settings import GPSettings
 from posteriori.parameters import is_whole_number, require_count
 
 if TYPE_CHECKING:
-    from posteriori.gp.fit import FitOptions
-    from posteriori.gp.predictive import FittedLatents
+    from posteriori.gp.options import FitOptions
+    from posteriori.gp.predictions import FittedLatents
 
 __all__ = ["DeepGPClassifier"]
 
@@ -69,7 +69,7 @@ class DeepGPClassifier(GaussianProcessClassifier):
     layers: Sequence[int | None] = (None,)
     _: KW_ONLY
     kernel: Kernel | None = None
-    n_inducing: int = 100
+    n_inducing: int | str = 100
     n_samples: int = 10
 
     def _read_settings(self) -> GPSettings:

@@ -7,8 +7,6 @@ ascends the power-EP energy of a stack of layers, which may be a single one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import jax
@@ -17,14 +15,15 @@ import numpy as np
 from jax import Array
 from scipy.optimize import minimize_scalar
 
-from posteriori.gp.ascent import NOT_FINITE, Advance, Ascent, Checkpoint, Chunk, Position, Report, ascend
 from posteriori.gp.batches import Batches, Epochs, chunk_size, chunks_together, in_batches
 from posteriori.gp.energy import covariance_of
 from posteriori.gp.ep import InducingBelief, Sites, belief, left_out
 from posteriori.gp.inference import GPProblem
 from posteriori.gp.inputs import LabelledRows, inducing_inputs, typical_distance
 from posteriori.gp.kernels import RBF, Free
-from posteriori.gp.predictive import FittedGP, FittedStack, GPSolution
+from posteriori.gp.options import FitOptions
+from posteriori.gp.predictive import FittedGP, FittedStack
+from posteriori.gp.solution import GPSolution
 from posteriori.gp.sparse import SparseGP
 from posteriori.gp.stack import HiddenLayer, StackedGP, mean_map
 from posteriori.gp.training import (
@@ -43,7 +42,7 @@ from posteriori.gp.training import (
 from posteriori.maths.whitening import quadratic
 from posteriori.solvers.solution import Status
 
-__all__ = ["FitOptions", "fit_row_sites", "fit_tied_sites", "start_stack"]
+__all__ = ["fit_row_sites", "fit_tied_sites", "start_stack"]
 
 _SITE_STEP = 0.5
 """The damping of row sites: the share of the way to its target that a site moves."""
@@ -60,54 +59,14 @@ _SETTLING_CHUNKS = 25
 _SPREAD_ROWS = 8192
 """The number of rows by which the spread of the latents is chosen, at most."""
 _LOG_SPREADS = (float(np.log(0.02)), float(np.log(3.0)))
-_SAVE_EVERY = 5.0
-"""Seconds between checkpoints."""
+_INDUCING = 200
+"""The number of inducing inputs where none is given."""
 _WARM_UP = 50
 """The number of steps over which the learning rate of tied sites rises to its full value."""
 _MAP_ROWS = 5000
 """The number of rows that the mean maps of hidden layers are computed from, at most."""
 _HIDDEN_SPREAD = 10.0
 """The prior's spread of inducing inputs of a layer above others: what they see moves too."""
-
-
-@dataclass(frozen=True)
-class FitOptions:
-    """The options of one fit: power, batches, learning rate, when it ends, and who watches it."""
-
-    power: float
-    batch_size: int
-    rate: float
-    tol: float
-    max_iter: int
-    seed: int
-    calibrate: bool = True
-    checkpoint: Checkpoint | None = None
-    report: Report | None = None
-
-    def ascend(self, advance: Advance, state: Any, noisy: int) -> Ascent:
-        """Ascend from this state, or from where a checkpoint has it."""
-        at = Position(0, self.rate)
-        saved = None if self.checkpoint is None else self.checkpoint.load(state)
-        if saved is not None:
-            state, at = saved
-        saved_at = perf_counter()
-
-        def watch(state: Any, at: Position, chunk: Chunk) -> None:
-            nonlocal saved_at
-            if self.report is not None:
-                self.report(chunk)
-            if self.checkpoint is not None and perf_counter() - saved_at > _SAVE_EVERY:
-                self.checkpoint.save(state, at)
-                saved_at = perf_counter()
-
-        return ascend(advance, state, at, tol=self.tol, max_iter=self.max_iter, noisy=noisy, watch=watch)
-
-    def finish(self, energy: float, jitter: float, status: Status) -> None:
-        """Raise if the final energy is not finite; remove the checkpoint of a fit that was not interrupted."""
-        if not np.isfinite(energy):
-            raise FloatingPointError(NOT_FINITE.format(jitter))
-        if self.checkpoint is not None and status is not Status.INTERRUPTED:
-            self.checkpoint.remove()
 
 
 def _inducing_spread(rows_each: float) -> float:
@@ -124,11 +83,12 @@ def _inducing_spread(rows_each: float) -> float:
 def fit_row_sites(problem: GPProblem, options: FitOptions) -> FittedGP:
     """Fit one layer with a site for every row and class, by power EP."""
     rows = problem.rows
-    Z, complete = inducing_inputs(rows.X, rows.c, problem.n_inducing, options.seed)
+    Z, complete = inducing_inputs(rows.X, rows.c, problem.n_inducing or _INDUCING, options.seed)
     model = SparseGP(
         problem.kernel.structure(),
-        problem.likelihood,
+        problem.likelihood.of_classes(problem.n_classes),
         problem.n_classes,
+        start_scale=problem.scale,
         learn_inducing=not complete,
         inducing_spread=_inducing_spread(len(rows.y) / len(Z)),
     )
@@ -221,7 +181,8 @@ def _learn_and_settle(model: SparseGP, rows: LabelledRows, free: Free, options: 
     q = final_belief(end.state)
     n_passes = (learned.n_steps + end.n_steps) / n_batches
     solution = GPSolution(
-        status, end.energy, learned.n_steps, n_passes, learned.jitter, end.at_rest, learned.trace
+        status, end.energy, learned.n_steps, n_passes, learned.jitter, end.at_rest, learned.trace,
+        n_inducing=len(free["inducing"]), n_learning=len(rows.y),
     )  # fmt: skip
     spread = _left_out_spread(model, end.state, q, batches, learned.jitter) if options.calibrate else 1.0
     learned_free = jax.tree.map(np.asarray, end.state.free)
@@ -308,11 +269,15 @@ def fit_tied_sites(
 
     The last sites are averages of the rows' natural parameters (`averaged`), or follow the gradient of the energy.
     """
-    spread = _HIDDEN_SPREAD if widths else _inducing_spread(len(problem.rows.y) / problem.n_inducing)
+    n_inducing = problem.n_inducing or _INDUCING
+    spread = _HIDDEN_SPREAD if widths else _inducing_spread(len(problem.rows.y) / n_inducing)
     hidden = tuple(HiddenLayer(RBF(), width) for width in widths)
-    last = SparseGP(problem.kernel, problem.likelihood, problem.n_classes, inducing_spread=spread)
+    last = SparseGP(
+        problem.kernel, problem.likelihood.of_classes(problem.n_classes), problem.n_classes,
+        start_scale=problem.scale, inducing_spread=spread,
+    )  # fmt: skip
     model = StackedGP(hidden, last)
-    free = start_stack(model, problem.rows, problem.n_inducing, options.seed, averaged)
+    free = start_stack(model, problem.rows, n_inducing, options.seed, averaged)
     return _ascend_energy(
         model, problem.rows, free, options, n_samples=n_samples if hidden else 1, averaged=averaged
     )  # fmt: skip

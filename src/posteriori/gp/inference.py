@@ -5,16 +5,22 @@ This module does not need JAX; a fit imports it when it begins.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from posteriori.gp.inputs import LabelledRows
+import numpy as np
+
+from posteriori.gp.inputs import LabelledRows, typical_distance
 from posteriori.gp.kernels import Kernel
+from posteriori.gp.session import jax_session
+from posteriori.threads import one_blas_thread
 
 if TYPE_CHECKING:
-    from posteriori.gp.fit import FitOptions
-    from posteriori.gp.likelihoods import Likelihood
-    from posteriori.gp.predictive import FittedLatents
+    from posteriori.gp.options import FitOptions
+    from posteriori.gp.output import ArgmaxNode
+    from posteriori.gp.predictions import FittedLatents
+    from posteriori.gp.settings import LikelihoodSettings
 
 __all__ = [
     "INFERENCES",
@@ -25,16 +31,31 @@ __all__ = [
     "VariationalInference",
 ]
 
+_MOST_OPERATIONS = 8e10
+"""The operations that one sweep over all rows may take without inducing inputs: a second or two."""
+_INDUCING_OPERATIONS = 1.2e10
+"""The operations that one sweep over all rows may take for each class, seen through inducing inputs."""
+_FEWEST_INDUCING, _MOST_INDUCING = 200, 1000
+
 
 @dataclass(frozen=True)
 class GPProblem:
-    """The problem of a fit: standardised rows, and the kernel, likelihood and size of the layer that it reads."""
+    """The problem of a fit: standardised rows, and the kernels, likelihood and size of the layer that it reads."""
 
     rows: LabelledRows
-    kernel: Kernel
-    likelihood: Likelihood
+    kernels: Mapping[str, Kernel]
+    """The kernels to choose among, by name; the first is the one for methods that do not choose."""
+    scale: float
+    """The scale of the latents at which learning begins."""
+    likelihood: LikelihoodSettings
     n_classes: int
-    n_inducing: int
+    n_inducing: int | None
+    """The number of inducing inputs; None for as many as the rows deserve."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The first of the kernels."""
+        return next(iter(self.kernels.values()))
 
 
 class Inference(Protocol):
@@ -66,18 +87,26 @@ class ExpectationPropagation:
         return power
 
     def fit_layer(self, problem: GPProblem, options: FitOptions) -> FittedLatents:
-        """Fit a single layer with row sites."""
-        from posteriori.gp.fit import fit_row_sites
+        """Fit a single layer with row sites: by NumPy where it can be, else by JAX."""
+        node = problem.likelihood.probit_node(options.power)
+        if node is not None and options.device != "gpu" and options.checkpoint is None:
+            with one_blas_thread():  # classes have threads of ours
+                fitted = _fit_probit(problem, options, node)
+            if fitted is not None:
+                return fitted
+        with jax_session(options.device):
+            from posteriori.gp.fit import fit_row_sites
 
-        return fit_row_sites(problem, options)
+            return fit_row_sites(problem, options)
 
     def fit_stack(
         self, problem: GPProblem, options: FitOptions, widths: tuple[int, ...], n_samples: int
     ) -> FittedLatents:
         """Fit a stack whose last sites are averages of the rows' natural parameters."""
-        from posteriori.gp.fit import fit_tied_sites
+        with jax_session(options.device):
+            from posteriori.gp.fit import fit_tied_sites
 
-        return fit_tied_sites(problem, options, widths, n_samples=n_samples, averaged=True)
+            return fit_tied_sites(problem, options, widths, n_samples=n_samples, averaged=True)
 
 
 class VariationalInference:
@@ -93,17 +122,19 @@ class VariationalInference:
 
     def fit_layer(self, problem: GPProblem, options: FitOptions) -> FittedLatents:
         """Fit a single layer with row sites at power zero."""
-        from posteriori.gp.fit import fit_row_sites
+        with jax_session(options.device):
+            from posteriori.gp.fit import fit_row_sites
 
-        return fit_row_sites(problem, options)
+            return fit_row_sites(problem, options)
 
     def fit_stack(
         self, problem: GPProblem, options: FitOptions, widths: tuple[int, ...], n_samples: int
     ) -> FittedLatents:
         """Fit a stack whose beliefs all follow the gradient of the bound."""
-        from posteriori.gp.fit import fit_tied_sites
+        with jax_session(options.device):
+            from posteriori.gp.fit import fit_tied_sites
 
-        return fit_tied_sites(problem, options, widths, n_samples=n_samples, averaged=False)
+            return fit_tied_sites(problem, options, widths, n_samples=n_samples, averaged=False)
 
 
 class EnergyMaximisation:
@@ -127,9 +158,10 @@ class EnergyMaximisation:
         self, problem: GPProblem, options: FitOptions, widths: tuple[int, ...], n_samples: int
     ) -> FittedLatents:
         """Fit a stack whose beliefs all follow the gradient of the energy."""
-        from posteriori.gp.fit import fit_tied_sites
+        with jax_session(options.device):
+            from posteriori.gp.fit import fit_tied_sites
 
-        return fit_tied_sites(problem, options, widths, n_samples=n_samples, averaged=False)
+            return fit_tied_sites(problem, options, widths, n_samples=n_samples, averaged=False)
 
 
 INFERENCES: dict[str, Inference] = {
@@ -138,3 +170,29 @@ INFERENCES: dict[str, Inference] = {
     "vi": VariationalInference(),
 }
 """The methods of inference by the names that users give."""
+
+
+def _fit_probit(problem: GPProblem, options: FitOptions, node: ArgmaxNode) -> FittedLatents | None:
+    """Fit the multinomial probit: with all distinct rows while that is affordable, else with inducing inputs.
+
+    None where a number of inducing inputs is given that is less than that of the distinct rows: these are learned.
+    """
+    from posteriori.gp.all_rows import fit_all_rows
+    from posteriori.gp.choosing import LearningPlan, learn_kernel
+    from posteriori.gp.inducing import fit_inducing
+    from posteriori.gp.repeats import merged_rows
+
+    merged = merged_rows(problem.rows, options.seed)
+    rows, K = merged.rows, problem.n_classes
+    n = len(rows.y)
+    if problem.n_inducing is not None and problem.n_inducing < len(np.unique(rows.X, axis=0)):
+        return None
+    plan = LearningPlan(options.tol, options.max_iter, options.n_learning, options.seed, options.report)
+    start_scale = problem.scale / np.sqrt(node.noise)
+    typical = typical_distance(rows.X, options.seed)
+    chosen = learn_kernel(problem.kernels, rows, K, node.rate, start_scale, typical, plan)
+    state = replace(chosen.state, log_scale=chosen.state.log_scale + 0.5 * np.log(node.noise))
+    if problem.n_inducing is not None or (0.5 if K == 2 else K) * 2.0 * n**3 <= _MOST_OPERATIONS:
+        return fit_all_rows(chosen, state, merged, node, calibrate=options.calibrate)
+    M = int(np.clip(np.sqrt(_INDUCING_OPERATIONS / n), _FEWEST_INDUCING, _MOST_INDUCING))
+    return fit_inducing(chosen, state, merged, node, M, options.seed, calibrate=options.calibrate)

@@ -13,11 +13,11 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.special
 from jax import Array
 
 from posteriori.gp.kernels import Free
-from posteriori.maths.argmax import Rule, argmax_probabilities, log_argmax, probit_probabilities
+from posteriori.gp.output import ArgmaxNode, OutputNode, SoftmaxNode
+from posteriori.maths.argmax import Rule, log_argmax
 from posteriori.maths.integrals import even_nodes
 
 __all__ = ["ArgmaxLikelihood", "Expected", "Likelihood", "SoftmaxLikelihood"]
@@ -62,11 +62,8 @@ class Likelihood(Protocol):
     def expected(self, free: Free, mean: Array, variance: Array, y: Array, power: float) -> Expected:
         """The value l of latents with these means and variances (K, n), at power alpha, and its slopes."""
 
-    def probabilities(self, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """E[p(k | h)] for every class, (K, n)."""
-
-    def at(self, free: Free, latent: np.ndarray) -> np.ndarray:
-        """p(k | f) where the functions f are known and only the noise is not, (K, n)."""
+    def node(self, free: Free) -> OutputNode:
+        """The node that predicts with these free parameters."""
 
 
 @dataclass(frozen=True)
@@ -116,20 +113,9 @@ class ArgmaxLikelihood:
         not_z = jnp.log(jnp.maximum(-jnp.expm1(log_z), 1e-300))
         return jnp.logaddexp(power * right + log_z, power * wrong + not_z) / power
 
-    def probabilities(self, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """E[p(k | h)] for every class, (K, n)."""
-        return self._mislabelled(free, argmax_probabilities(mean, variance))
-
-    def at(self, free: Free, latent: np.ndarray) -> np.ndarray:
-        """p(k | f) where the functions f are known and only the noise is not, (K, n)."""
-        if self.noise > 0.0:
-            return self._mislabelled(free, probit_probabilities(latent, self.noise))
-        return self._mislabelled(free, (np.arange(self.n_classes)[:, None] == latent.argmax(axis=0)).astype(float))
-
-    def _mislabelled(self, free: Free, Z: np.ndarray) -> np.ndarray:
-        """Class probabilities from the probabilities Z of being the largest."""
-        rate = np.exp(np.asarray(free["log_rate"]))
-        return (1.0 - rate) * Z + rate / (self.n_classes - 1) * (1.0 - Z)
+    def node(self, free: Free) -> ArgmaxNode:
+        """The node that predicts with these free parameters."""
+        return ArgmaxNode(self.noise, float(np.exp(np.asarray(free["log_rate"]))))
 
 
 @dataclass(frozen=True)
@@ -178,15 +164,6 @@ class SoftmaxLikelihood:
         z = even_nodes(self.n_classes, self.n_nodes).points
         return jax.nn.log_softmax(mean[:, None] + jnp.sqrt(variance)[:, None] * z[:, :, None], axis=0)
 
-    def probabilities(self, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """E[p(k | h)] for every class, (K, n)."""
-        return np.asarray(_mean_softmax(self, mean, variance))
-
-    def at(self, free: Free, latent: np.ndarray) -> np.ndarray:
-        """softmax(f), (K, n)."""
-        return scipy.special.softmax(latent, axis=0)
-
-
-@jax.jit(static_argnums=0)
-def _mean_softmax(likelihood: SoftmaxLikelihood, mean: Array, variance: Array) -> Array:
-    return jnp.exp(likelihood._log_p(mean, variance)).mean(1)
+    def node(self, free: Free) -> SoftmaxNode:
+        """The node that predicts."""
+        return SoftmaxNode(self.n_nodes)

@@ -1,118 +1,77 @@
-"""Fitted Gaussian processes, and predictions from their latents.
-
-Latents of n rows have means and variances of shape (S, K, n), the likelihood's noise not included. They are Gaussian
-(S = 1), or mixtures of S Gaussians where hidden layers are sampled.
-"""
+"""Gaussian processes fitted by JAX: one layer seen through inducing inputs, or a stack of layers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
 
-from posteriori.gp.ascent import Chunk
 from posteriori.gp.energy import covariance_of
-from posteriori.gp.kernels import Free
-from posteriori.gp.likelihoods import Likelihood
+from posteriori.gp.kernels import Free, Kernel
+from posteriori.gp.output import OutputNode
+from posteriori.gp.predictions import latent_moments
+from posteriori.gp.solution import GPSolution
 from posteriori.gp.sparse import SparseGP
 from posteriori.gp.stack import StackedGP
 from posteriori.maths.integrals import even_nodes
 from posteriori.maths.whitening import quadratic
-from posteriori.solvers.solution import FitRecord, Status
 
-__all__ = [
-    "FittedGP",
-    "FittedLatents",
-    "FittedStack",
-    "GPSolution",
-    "drawn_probabilities",
-    "latent_moments",
-    "mean_probabilities",
-]
+__all__ = ["FittedGP", "FittedStack"]
 
 _PREDICTION_SAMPLES = 64
 """The number of samples of hidden layers in a prediction."""
 
 
-@dataclass(frozen=True)
-class GPSolution(FitRecord):
-    """The record of a fit of Gaussian processes.
+class _FittedByJAX:
+    """What both kinds of fit share: they are read through the layer that the node sees, and its free parameters."""
 
-    Attributes
-    ----------
-    status : Status
-    energy : float
-        The energy at the end; for expectation propagation the approximate log evidence.
-    n_iter : int
-        Steps of learning.
-    n_passes : float
-        Passes over all rows, the last sweeps included.
-    jitter : float
-        What was added to the diagonal of the inducing inputs' kernel matrix, in units of its mean.
-    settled : bool or None
-        Whether the sites came to their fixed point; None where there is none.
-    trace : list of Chunk
-        Energy, learning rate and seconds along the way.
-    """
+    readout: SparseGP
+    last: Free
 
-    status: Status
-    energy: float
-    n_iter: int
-    n_passes: float
-    jitter: float
-    settled: bool | None = None
-    trace: list[Chunk] = field(default_factory=list, repr=False)
+    needs_jax = True
 
     @property
-    def objective(self) -> float:
-        """Minus the energy: the number that the fit made small."""
-        return -self.energy
+    def node(self) -> OutputNode:
+        """The node that turns latents into probabilities."""
+        return self.readout.likelihood.node(self.last["likelihood"])
 
     @property
-    def seconds(self) -> float | None:
-        """Time that learning took; None where nothing was learned."""
-        return self.trace[-1].seconds if self.trace else None
-
-
-class FittedLatents(Protocol):
-    """The result of a fit: the layer that the likelihood reads, its free parameters, and the posterior of its latents.
-
-    Predictions, learned parameters and storage read a fitted classifier through this protocol alone.
-    """
+    def scale(self) -> np.ndarray:
+        """The scales sigma_k of the latent functions, (K,)."""
+        return np.exp(self.last["log_scale"])
 
     @property
-    def readout(self) -> SparseGP:
-        """The layer whose latents the likelihood reads."""
+    def mislabelling(self) -> float:
+        """The rate of mislabelled rows."""
+        return float(np.exp(self.last["likelihood"].get("log_rate", -np.inf)))
 
     @property
-    def last(self) -> Free:
-        """The free parameters of that layer."""
+    def inducing(self) -> np.ndarray:
+        """The inducing inputs of the layer that the node reads, (M, D)."""
+        return self.last["inducing"]
 
-    @property
-    def mean(self) -> np.ndarray:
-        """The posterior means of its whitened inducing values, (K, M)."""
+    def learned_kernel(self, unit: np.ndarray) -> Kernel:
+        """The kernel as learned, of features in their own units."""
+        return self.readout.kernel.learned(self.last["kernel"], unit)
 
-    @property
-    def covariance(self) -> np.ndarray:
-        """The posterior covariances of its whitened inducing values, (K, M, M)."""
+    def predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances (S, K, n) of the latents that probabilities are computed from."""
+        return self.latents(X)
 
-    @property
-    def solution(self) -> GPSolution:
-        """The record of the fit."""
-
-    @property
-    def spread(self) -> float:
-        """The factor on the variances of the latents."""
+    def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means (n, K) and covariances (n, K, K) of the latent functions."""
+        return latent_moments(*self.latents(X))
 
     def latents(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances (S, K, n) of the latents of standardised rows, without the likelihood's noise."""
+        """Means and variances (S, K, n) of the latents, without the node's noise."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class FittedGP:
+class FittedGP(_FittedByJAX):
     """A fitted layer: its free parameters, and q(v) of every class."""
 
     readout: SparseGP
@@ -123,14 +82,14 @@ class FittedGP:
     spread: float = 1.0
 
     def latents(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances (1, K, n) of the latents, without the likelihood's noise."""
+        """Means and variances (1, K, n) of the latents, without the node's noise."""
         moments = _layer_moments(self.readout, self.last, self.mean, self.covariance, X, self.solution.jitter)
         mean, variance = (np.asarray(a) for a in moments)
-        return mean[None], self.spread * variance[None]
+        return mean[None], variance[None]
 
 
 @dataclass(frozen=True)
-class FittedStack:
+class FittedStack(_FittedByJAX):
     """A fitted stack of layers: free parameters of all layers, and q(v) of the last."""
 
     model: StackedGP
@@ -140,12 +99,12 @@ class FittedStack:
     solution: GPSolution
 
     @property
-    def readout(self) -> SparseGP:
+    def readout(self) -> SparseGP:  # type: ignore[override]
         """The last layer."""
         return self.model.last
 
     @property
-    def last(self) -> Free:
+    def last(self) -> Free:  # type: ignore[override]
         """The free parameters of the last layer."""
         return self.free["last"]
 
@@ -179,39 +138,3 @@ def _stack_moments(
     h = model.propagate(free, hidden, X, noise, jitter)
     A, beyond = model.last.project(free["last"], h, jitter)
     return model.last.functions(free["last"], mean @ A, beyond + quadratic(covariance, A))
-
-
-def _flat(array: np.ndarray) -> np.ndarray:
-    """(S, K, n) as (K, S n)."""
-    return np.swapaxes(array, 0, 1).reshape(array.shape[1], -1)
-
-
-def mean_probabilities(likelihood: Likelihood, free: Free, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """E[p(k | h)], (K, n): the likelihood integrates over the classes' latents inside the mean over samples."""
-    S, K, n = mean.shape
-    P = likelihood.probabilities(free, _flat(mean), _flat(variance) + likelihood.noise)
-    return P.reshape(K, S, n).mean(axis=1)
-
-
-def latent_moments(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means (n, K) and covariances (n, K, K) of the latents: within samples, and between them."""
-    centre = mean.mean(axis=0)
-    apart = mean - centre
-    covariance = np.einsum("skn,sln->nkl", apart, apart) / len(mean)
-    k = np.arange(mean.shape[1])
-    covariance[:, k, k] += variance.mean(axis=0).T
-    return centre.T, covariance
-
-
-def drawn_probabilities(
-    likelihood: Likelihood, free: Free, mean: np.ndarray, variance: np.ndarray, n_draws: int
-) -> np.ndarray:
-    """p(k | f) at about `n_draws` fixed draws of the latents of each row, (J, K, n)."""
-    S, K, n = mean.shape
-    z = even_nodes(K, n_draws).points.T
-    # z and -z are half of all nodes apart: both meet the same sample, and each sample meets neighbours of the sequence
-    half = len(z) // 2
-    s = np.arange(len(z)) % half * S // half
-    latent = mean[s] + np.sqrt(variance[s]) * z[:, :, None]
-    P = likelihood.at(free, _flat(latent))
-    return np.swapaxes(P.reshape(K, len(z), n), 0, 1)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from posteriori.gp.inference import INFERENCES, Inference
-from posteriori.gp.kernels import ARD, RBF, Constant, Kernel, Linear
+from posteriori.gp.kernels import ARD, RBF, Constant, Kernel, Linear, Polynomial
+from posteriori.gp.output import ArgmaxNode
 from posteriori.parameters import (
     is_number,
     require_choice,
@@ -23,7 +23,6 @@ from posteriori.parameters import (
     require_verbosity,
     seed_from,
 )
-from posteriori.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from posteriori.gp.likelihoods import Likelihood
@@ -33,15 +32,15 @@ __all__ = [
     "GPSettings",
     "LikelihoodSettings",
     "default_kernel",
+    "default_kernels",
     "fingerprint",
-    "jax_session",
     "read_settings",
 ]
 
-_JAX_PROCESS: dict[str, int] = {}
-"""The id of the process in which JAX was first used here; a forked process inherits it."""
 _REACH = 10.0
 """How far the default kernel's linear part reaches, in lengthscales: rows of a fit are about one from the centre."""
+_SCALE = 5.0
+"""The scale of the latents at which learning begins, with the default kernels."""
 _FIRST_RATE = 0.01
 """The rate of mislabelled rows at the start, where it is learned."""
 _NOT_THE_FIT = ("checkpoint", "verbose", "max_iter")
@@ -53,6 +52,9 @@ class LikelihoodSettings(Protocol):
 
     def of_classes(self, K: int) -> Likelihood:
         """The likelihood of K classes."""
+
+    def probit_node(self, power: float) -> ArgmaxNode | None:
+        """The multinomial probit that this likelihood is, whose sites `gp.coupled` finds; None where it is another."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ class ArgmaxSettings:
 
         return ArgmaxLikelihood(K, noise=self.noise, rate=self.rate, learn_rate=self.learn_rate)
 
+    def probit_node(self, power: float) -> ArgmaxNode | None:
+        """The multinomial probit, where noise is positive and nothing is learned of it."""
+        probit = power == 1.0 and self.noise > 0.0 and not self.learn_rate
+        return ArgmaxNode(self.noise, self.rate) if probit else None
+
 
 @dataclass(frozen=True)
 class SoftmaxSettings:
@@ -107,6 +114,10 @@ class SoftmaxSettings:
 
         return SoftmaxLikelihood(K)
 
+    def probit_node(self, power: float) -> ArgmaxNode | None:
+        """None: softmax is not the multinomial probit."""
+        return None
+
 
 LIKELIHOODS: dict[str, Callable[[Any, Any, float], LikelihoodSettings]] = {
     "argmax": ArgmaxSettings.read,
@@ -119,12 +130,18 @@ LIKELIHOODS: dict[str, Callable[[Any, Any, float], LikelihoodSettings]] = {
 class GPSettings:
     """The checked settings of a fit, whatever its data."""
 
-    kernel: Kernel
+    kernels: Mapping[str, Kernel]
+    """The kernels to choose among, by name."""
+    scale: float
+    """The scale of the latents at which learning begins."""
     inference: Inference
     likelihood: LikelihoodSettings
     power: float
     """The power that is used: zero for variational inference."""
-    n_inducing: int
+    n_inducing: int | None
+    """The number of inducing inputs; None for as many as the rows deserve."""
+    n_learning: int | None
+    """The number of rows that the kernel is learned from; None for as many as time allows."""
     batch_size: int | None
     learning_rate: float | None
     tol: float
@@ -135,7 +152,7 @@ class GPSettings:
 
 def read_settings(params: Mapping[str, Any]) -> GPSettings:
     """Check the constructor's parameters, by name, and turn them into settings."""
-    kernel = _read_kernel(params["kernel"])
+    kernels = _read_kernels(params["kernel"])
     require_choice("likelihood", params["likelihood"], LIKELIHOODS)
     require_choice("inference", params["inference"], INFERENCES)
     inference = INFERENCES[params["inference"]]
@@ -149,11 +166,13 @@ def read_settings(params: Mapping[str, Any]) -> GPSettings:
     require_verbosity(params["verbose"])
     rate = params["learning_rate"]
     return GPSettings(
-        kernel=kernel,
+        kernels=kernels,
+        scale=_read_scale(params["scale"], params["kernel"]),
         inference=inference,
         likelihood=likelihood,
         power=power,
-        n_inducing=int(params["n_inducing"]),
+        n_inducing=None if params["n_inducing"] == "auto" else int(params["n_inducing"]),
+        n_learning=_read_learning(params["n_learning"]),
         batch_size=None if params["batch_size"] is None else int(params["batch_size"]),
         learning_rate=None if rate is None else float(rate),
         tol=float(params["tol"]),
@@ -168,13 +187,38 @@ def default_kernel() -> Kernel:
     return ARD(inner=RBF(1.0, ard=False, fixed=True) + Linear(1.0, reach=_REACH) + Constant(0.5))
 
 
-def _read_kernel(kernel: Any) -> Kernel:
+def default_kernels() -> dict[str, Kernel]:
+    """The kernels that a fit chooses among: smooth functions, and such functions beside products of two features."""
+    products = Linear(1.0, reach=_REACH) + Polynomial(1.0, reach=_REACH, degree=2) + Constant(0.5)
+    return {"smooth": default_kernel(), "quadratic": RBF() + ARD(inner=products)}
+
+
+def _read_kernels(kernel: Any) -> dict[str, Kernel]:
     if kernel is None:
-        return default_kernel()
+        return default_kernels()
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel={kernel!r} is not a kernel: use None, or a kernel of posteriori.kernels.")
     kernel.validate()
-    return kernel
+    return {"as given": kernel}
+
+
+def _read_scale(scale: Any, kernel: Any) -> float:
+    if scale is None:
+        return _SCALE if kernel is None else 1.0
+    if not is_number(scale) or not 0.0 < float(scale) < np.inf:
+        raise ValueError(f"scale={scale!r} must be None or a positive number.")
+    return float(scale)
+
+
+def _read_learning(n_learning: Any) -> int | None:
+    if n_learning is None:
+        return None
+    if isinstance(n_learning, str) and n_learning == "all":
+        return sys.maxsize
+    if isinstance(n_learning, str):
+        raise ValueError(f"n_learning={n_learning!r} must be None, 'all', or a number of rows.")
+    require_count("n_learning", n_learning, 2)
+    return int(n_learning)
 
 
 def _read_power(power: Any) -> float:
@@ -195,41 +239,16 @@ def _require_noise(noise: Any) -> None:
 
 def _require_schedule(params: Mapping[str, Any]) -> None:
     """Check the parameters that say how many inducing inputs, rows and steps there are, and how long these are."""
-    require_count("n_inducing", params["n_inducing"], 1)
+    n_inducing = params["n_inducing"]
+    if isinstance(n_inducing, str) and n_inducing != "auto":
+        raise ValueError(f"n_inducing={n_inducing!r} must be 'auto' or a number of inducing inputs.")
+    if not isinstance(n_inducing, str):
+        require_count("n_inducing", n_inducing, 1)
     require_count("max_iter", params["max_iter"], 0)
     require_count("batch_size", params["batch_size"], 1, none_allowed=True)
     require_not_negative("tol", params["tol"])
     if params["learning_rate"] is not None:
         require_not_negative("learning_rate", params["learning_rate"])
-
-
-@contextmanager
-def jax_session(device: str | None) -> Iterator[None]:
-    """Run JAX in double precision on this device, and BLAS in one thread; afterwards all is as it was."""
-    try:
-        import jax
-        import optax  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"Gaussian processes need JAX and optax ({error.name} is missing): pip install 'posteriori[gp]'."
-        ) from None
-    _require_own_jax()
-    try:
-        where = None if device is None else jax.devices(device)[0]
-    except RuntimeError:
-        raise ValueError(f"device={device!r} is not available: JAX has {jax.devices()[0].platform!r} only.") from None
-    with jax.enable_x64(True), jax.default_device(where), one_blas_thread():
-        yield
-
-
-def _require_own_jax() -> None:
-    """Raise in a process that was forked from one that had used JAX: its threads are not here, and JAX would wait."""
-    if _JAX_PROCESS.setdefault("id", os.getpid()) != os.getpid():
-        raise RuntimeError(
-            "This process was forked from one that had already used JAX, whose threads did not come along: a Gaussian "
-            "process would wait for them forever. Start processes with multiprocessing.get_context('spawn') or "
-            "'forkserver', or with joblib, whose processes are new ones."
-        )
 
 
 def fingerprint(name: str, params: Mapping[str, Any], *arrays: np.ndarray) -> str:

@@ -4,6 +4,8 @@ For h_k ~ N(mu_k, v_k), sigma_k = sqrt(v_k), the probability that class y wins i
 
 .. math:: Z_y = \int N(t; \mu_y, v_y) \prod_{k \ne y} \Phi\Big(\frac{t - \mu_k}{\sigma_k}\Big)\, dt .
 
+`maths.largest` has the probabilities alone, for NumPy.
+
 The integrand is log-concave. Two rules, both in log space, so that no value underflows:
 
 - `log_argmax`: panels of Gauss-Legendre nodes that meet at the mode and end where the log-integrand has fallen by 38.
@@ -34,17 +36,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.special import ndtr
 
 __all__ = [
     "Factor",
     "Rule",
-    "argmax_probabilities",
     "gauss_hermite",
     "log_argmax",
     "log_ndtr",
-    "pair_probabilities",
-    "probit_probabilities",
 ]
 
 _HALF_LOG_2PI = 0.5 * float(np.log(2.0 * np.pi))
@@ -197,68 +195,3 @@ class _Node(NamedTuple):
 def _mills(d: Array, log_cdf: Array) -> Array:
     """phi(d) / Phi(d), the inverse Mills ratio."""
     return jnp.exp(-0.5 * d * d - _HALF_LOG_2PI - log_cdf)
-
-
-_GRID_NODES, _PROBIT_NODES = 96, 40
-_GRID_ENOUGH = 1e-9
-"""A row whose probabilities sum to one within this is good; others are integrated class by class."""
-
-
-def argmax_probabilities(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """The probability of each class to be the largest, (K, n), for any scales.
-
-    All classes share one grid over the distribution of the maximum, F(t) = prod_k Phi_k(t),
-
-        Z_k = int phi_k(t) / Phi_k(t) F(t) dt,
-
-    which costs K evaluations for each node and row instead of K^2. Their sum tells how good it was; rows whose standard
-    deviations differ too much for one grid are integrated again, one class at a time.
-    """
-    if len(mean) == 2:
-        return pair_probabilities(mean, variance)
-    P = np.array(_on_common_grid(mean, variance, _GRID_NODES))
-    wrong = np.flatnonzero(~(np.abs(P.sum(axis=0) - 1.0) < _GRID_ENOUGH))
-    if len(wrong):
-        padded = np.resize(wrong, _bucket(len(wrong)))
-        P[:, wrong] = np.asarray(_class_by_class(mean[:, padded], variance[:, padded]))[:, : len(wrong)]
-    return P / P.sum(axis=0)
-
-
-def pair_probabilities(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """The probability of each of two classes to be the larger, (2, n): Phi(+-(mu_1 - mu_2) / sqrt(v_1 + v_2))."""
-    margin = (mean[0] - mean[1]) / np.sqrt(variance[0] + variance[1])
-    return np.stack([ndtr(margin), ndtr(-margin)])
-
-
-def probit_probabilities(mean: np.ndarray, noise: float) -> np.ndarray:
-    """The probability of each class to be the largest, (K, n), where all variances are `noise`: right to 1e-6."""
-    if len(mean) == 2:
-        return pair_probabilities(mean, np.full(mean.shape, noise))
-    P = np.asarray(_on_common_grid(mean, np.full((len(mean), 1), noise), _PROBIT_NODES))
-    return P / P.sum(axis=0)
-
-
-def _bucket(n: int) -> int:
-    """The next power of two from n on, at least 16, so that few sizes are compiled."""
-    return 1 << max(4, (n - 1).bit_length())
-
-
-@partial(jax.jit, static_argnames="n_nodes")
-def _on_common_grid(mean: Array, variance: Array, n_nodes: int) -> Array:
-    sd = jnp.sqrt(variance)
-    reach = np.sqrt(2.0 * _FALL)
-    low, high = (mean - reach * sd).max(0), (mean + reach * sd).max(0)
-    x, w = np.polynomial.legendre.leggauss(n_nodes)
-    t = low + (high - low) * (x[:, None] + 1.0) / 2.0
-    d = (t - mean[:, None]) / sd[:, None]
-    log_cdf = log_ndtr(d)
-    density = jnp.exp(log_cdf.sum(0) - log_cdf - 0.5 * d * d - _HALF_LOG_2PI)
-    return (density * (w / 2.0)[:, None]).sum(1) * (high - low) / sd
-
-
-@jax.jit
-def _class_by_class(mean: Array, variance: Array) -> Array:
-    def one(k: Array) -> Array:
-        return jnp.exp(log_argmax(mean, variance, jnp.full(mean.shape[1], k)).log_z)
-
-    return jax.lax.map(one, jnp.arange(mean.shape[0]))

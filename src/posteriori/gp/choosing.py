@@ -1,0 +1,153 @@
+"""Choosing and learning the kernel of a Gaussian process, from as many rows as time allows.
+
+An evaluation of the evidence takes time that grows with the cube of the rows, and most steps are far from the end. So
+kernels are learned from a part of the rows first, all of them, and compared by their evidence there, which is that of
+an exact model and does not flatter; the best goes on with more rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from posteriori.gp.coupled import SiteParameters
+from posteriori.gp.inputs import LabelledRows
+from posteriori.gp.kernels import Kernel
+from posteriori.gp.learning import KernelEvidence, KernelState, Memory, ascend
+from posteriori.gp.progress import Report
+from posteriori.gp.solution import Chunk, GPSolution
+from posteriori.solvers.solution import Status
+
+__all__ = ["ChosenKernel", "LearningPlan", "learn_kernel"]
+
+_STAGES = ((4.5e8, 40), (3e9, 10), (8e9, 6), (4e10, 4))
+"""The operations that one evaluation of the evidence may take, and the number of steps at most, of each stage."""
+_WORTH = 1.5
+"""A last stage is worth its time where it would see this many times as many rows as the one before."""
+_OPERATIONS = 7.0
+"""Operations of an evaluation, in units of K n^3."""
+_PAIR = 0.5
+"""The number of classes that two classes cost: one latent, and no coupling."""
+
+
+@dataclass(frozen=True)
+class LearningPlan:
+    """How a kernel is learned: from how many rows, for how long, and who watches."""
+
+    tol: float
+    max_iter: int
+    n_learning: int | None
+    """The number of rows to learn from; None for as many as time allows."""
+    seed: int
+    report: Report | None = None
+
+
+@dataclass(frozen=True)
+class ChosenKernel:
+    """The kernel that was chosen, its parameters, and the record of the choice."""
+
+    kernel: Kernel
+    state: KernelState
+    record: GPSolution
+    start: KernelState
+    """The centre of the priors."""
+    part: np.ndarray
+    """The rows that it was learned from, at the end."""
+    sites: SiteParameters | None
+    """Their sites."""
+
+
+def learn_kernel(
+    candidates: Mapping[str, Kernel],
+    rows: LabelledRows,
+    K: int,
+    rate: float,
+    start_scale: float,
+    typical: float,
+    plan: LearningPlan,
+) -> ChosenKernel:
+    """Learn every candidate from a part of the rows, and the best of them from more.
+
+    Parameters
+    ----------
+    candidates : mapping
+        Kernels of standardised features by name; a single one is learned without a comparison.
+    rows : LabelledRows
+        Distinct rows with weights.
+    K : int
+    rate : float
+        The rate of mislabelled rows.
+    start_scale : float
+        The scale of the latents at which learning begins, in units of the noise's standard deviation.
+    typical : float
+        The typical distance between rows.
+    plan : LearningPlan
+    """
+    starts = {
+        name: KernelState(kernel.start(rows.X.shape[1], typical), np.full(K, np.log(start_scale)))
+        for name, kernel in candidates.items()
+    }
+    order = _in_shares(rows.y, plan.seed)
+    names, vectors, considered = list(candidates), dict[str, np.ndarray](), dict[str, float]()
+    status, at_rest, n_steps, n_sweeps, n_learning = Status.CONVERGED, True, 0, 0, 0
+    trace, part, sites = list[Chunk](), order[:0], dict[str, SiteParameters]()
+    memories = dict[str, Memory]()
+    for size, most in _stages(len(rows.y), K, plan) if plan.max_iter > 0 else ():
+        part, n_learning = order[:size], size
+        subset = LabelledRows(rows.X[part], rows.y[part], rows.c[part])
+        values = dict[str, float]()
+        for name in names:
+            evidence = KernelEvidence(candidates[name], subset, K, rate, starts[name])
+            vector = vectors.get(name, evidence.pack(starts[name]))
+            most_steps = min(most, plan.max_iter - n_steps)
+            learned = ascend(
+                evidence, vector, memories.get(name, []), tol=plan.tol, max_iter=most_steps, report=plan.report
+            )  # fmt: skip
+            memories[name] = learned.memory
+            vectors[name], values[name], at_rest = learned.vector, learned.value, learned.at_rest
+            sites[name] = evidence.parameters
+            seconds = trace[-1].seconds if trace else 0.0
+            trace += [c._replace(n_steps=n_steps + c.n_steps, seconds=seconds + c.seconds) for c in learned.trace]
+            n_steps, n_sweeps = n_steps + learned.n_steps, n_sweeps + evidence.n_sweeps
+            if learned.interrupted:
+                status = Status.INTERRUPTED
+                break
+        considered = considered or values
+        names = [max(values, key=lambda name: values[name])]
+        if status is Status.INTERRUPTED:
+            break
+    name = names[0]
+    state = starts[name]
+    if name in vectors:
+        state = KernelEvidence(candidates[name], rows, K, rate, state).unpack(vectors[name])
+    if status is Status.CONVERGED and not at_rest and n_steps >= plan.max_iter:
+        status = Status.ITERATION_LIMIT
+    record = GPSolution(
+        status, -np.inf, n_steps, float(n_sweeps), 0.0, None, trace,
+        kernel=name, considered=considered, n_learning=n_learning,
+    )  # fmt: skip
+    return ChosenKernel(candidates[name], state, record, starts[name], part, sites.get(name))
+
+
+def _stages(n: int, K: int, plan: LearningPlan) -> list[tuple[int, int]]:
+    """The number of rows and of steps, at most, of each stage of learning."""
+    if plan.n_learning is not None:
+        return [(min(n, plan.n_learning), plan.max_iter)]
+    cost = _OPERATIONS * (_PAIR if K == 2 else K)
+    stages = [(min(n, int((operations / cost) ** (1.0 / 3.0))), steps) for operations, steps in _STAGES]
+    enough = next((i for i, (size, _) in enumerate(stages) if size == n), len(stages))
+    if enough == len(stages) - 1 and n < _WORTH * stages[-2][0]:
+        enough -= 1
+    return stages[: enough + 1]
+
+
+def _in_shares(y: np.ndarray, seed: int) -> np.ndarray:
+    """The rows in an order of which any first part has about the same share of every class, and a row of each."""
+    rng = np.random.default_rng(seed)
+    place = np.empty(len(y))
+    for k in np.unique(y):
+        of_class = np.flatnonzero(y == k)
+        place[of_class] = (rng.permutation(len(of_class)) + rng.random() * 1e-3) / len(of_class)
+    return np.argsort(place, kind="stable")

@@ -1,0 +1,241 @@
+r"""A Gaussian process of many rows, seen through inducing inputs that are rows themselves, by NumPy.
+
+With inducing inputs Z, K_zz = L L^T, a row sees the whitened inducing values v_k ~ N(0, I) of class k through
+a = L^{-1} k_z(x), and its sites are those of `gp.ep`, one for each class, at power 1. Each sweep takes 2 M^2 n
+operations for each class: with t_k and s_k the sites' parameters,
+
+.. math:: P_k = I + A\, \mathrm{diag}(c\, t_k) A^\top = R R^\top, \quad w = |R^{-1} a|^2, \quad
+          m = a^\top P_k^{-1} A (c\, s_k) .
+
+The kernel is given: it was learned from a part of the rows without inducing inputs (`gp.choosing`), as the evidence
+seen through few of them flatters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from posteriori.gp.calibration import LeftOutLatents, left_out_spread
+from posteriori.gp.choosing import ChosenKernel
+from posteriori.gp.coupled import SiteParameters
+from posteriori.gp.inputs import LabelledRows
+from posteriori.gp.kernels import Free, Kernel
+from posteriori.gp.learning import KernelState
+from posteriori.gp.output import ArgmaxNode
+from posteriori.gp.predictions import latent_moments
+from posteriori.gp.repeats import MergedRows
+from posteriori.gp.solution import GPSolution
+from posteriori.maths.largest import log_largest_slopes
+from posteriori.threads import run_tasks, usable_threads
+
+__all__ = ["FittedInducing", "chosen_rows", "fit_inducing"]
+
+_JITTER = 1e-6
+"""What is added to the diagonal of K_zz, in units of its mean."""
+_DAMPING = 0.7
+_ENOUGH = 1e-5
+"""The relative change of the energy over a sweep at which sites are at their fixed point."""
+_MOST_SWEEPS = 40
+_LEAST = 1e-8
+_SPREAD_ROWS = 8192
+"""The number of rows by which the spread of the latents is chosen, at most."""
+_CANDIDATES = 20_000
+"""The number of rows among which inducing inputs are chosen, at most."""
+
+
+@dataclass(frozen=True)
+class FittedInducing:
+    """A fitted layer seen through inducing inputs: q(v_k) = N(mean, covariance) of every class."""
+
+    kernel: Kernel
+    free: Free
+    log_scale: np.ndarray
+    Z: np.ndarray
+    factor: np.ndarray
+    """The lower factor L of K_zz."""
+    mean: np.ndarray
+    covariance: np.ndarray
+    node: ArgmaxNode
+    solution: GPSolution
+    spread: float = 1.0
+
+    needs_jax = False
+
+    @property
+    def scale(self) -> np.ndarray:
+        """The scales sigma_k of the latent functions, (K,)."""
+        return np.exp(self.log_scale)
+
+    @property
+    def mislabelling(self) -> float:
+        """The rate of mislabelled rows."""
+        return self.node.rate
+
+    @property
+    def inducing(self) -> np.ndarray:
+        """The inducing inputs, (M, D)."""
+        return self.Z
+
+    def learned_kernel(self, unit: np.ndarray) -> Kernel:
+        """The kernel as learned, of features in their own units."""
+        return self.kernel.learned(self.free, unit)
+
+    def latents(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances (1, K, n) of the latents, without noise."""
+        A, beyond = _project(self.kernel, self.free, self.Z, self.factor, X)
+        spread = np.array([np.einsum("mn,mn->n", A, S @ A) for S in self.covariance])
+        scale = self.scale[:, None]
+        return (scale * (self.mean @ A))[None], (scale**2 * (beyond + spread))[None]
+
+    def predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances (S, K, n) of the latents that probabilities are computed from."""
+        return self.latents(X)
+
+    def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means (n, K) and covariances (n, K, K) of the latent functions."""
+        return latent_moments(*self.latents(X))
+
+
+def chosen_rows(kernel: Kernel, free: Free, X: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """The rows that explain most of the prior's variance, one after another: each is the row known worst so far."""
+    rng = np.random.default_rng(seed)
+    index = np.arange(len(X)) if len(X) <= _CANDIDATES else rng.choice(len(X), _CANDIDATES, replace=False)
+    X = X[index]
+    left = kernel.diagonal(free, X).copy()
+    floor = _JITTER * left.mean()
+    rows, chosen = np.zeros((most, len(X))), list[int]()
+    for m in range(min(most, len(X))):
+        best = int(left.argmax())
+        if left[best] <= floor:
+            break
+        column = kernel.gram(free, X[best : best + 1], X)[0] - rows[:m, best] @ rows[:m]
+        rows[m] = column / np.sqrt(left[best])
+        left = np.maximum(left - rows[m] ** 2, 0.0)
+        left[best] = 0.0
+        chosen.append(best)
+    return index[chosen]
+
+
+def _project(kernel: Kernel, free: Free, Z: np.ndarray, L: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The columns a(x) (M, n), and the variances k(x, x) - a^T a that the inducing values leave open (n,)."""
+    A = blas.dtrsm(1.0, L, kernel.gram(free, Z, X), lower=1)
+    return A, np.maximum(kernel.diagonal(free, X) - np.einsum("mn,mn->n", A, A), 0.0)
+
+
+class _Belief(NamedTuple):
+    """q(v) of all classes: means (K, M), covariances, the marginals' means and variances (K, n), and sum_k Phi."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    m: np.ndarray
+    w: np.ndarray
+    log_partition: float
+
+
+def fit_inducing(
+    chosen: ChosenKernel,
+    state: KernelState,
+    merged: MergedRows,
+    node: ArgmaxNode,
+    n_inducing: int,
+    seed: int,
+    *,
+    calibrate: bool,
+) -> FittedInducing:
+    """Choose inducing inputs among the rows, and sweep the sites of all rows to their fixed point."""
+    rows, free, kernel = merged.rows, state.free, chosen.kernel
+    Z = rows.X[chosen_rows(kernel, free, rows.X, n_inducing, seed)]
+    K_zz = kernel.gram(free, Z, Z)
+    K_zz.flat[:: len(Z) + 1] += _JITTER * K_zz.diagonal().mean()
+    L, info = lapack.dpotrf(K_zz, lower=1, clean=1)
+    if info != 0:
+        raise FloatingPointError("The kernel matrix of the inducing inputs could not be factored: use fewer of them.")
+    A, beyond = _project(kernel, free, Z, L, rows.X)
+    scale = np.exp(state.log_scale)[:, None]
+    prior = np.einsum("mn,mn->n", A, A)
+    sites = SiteParameters(np.full((len(scale), len(rows.y)), 0.01), np.zeros((len(scale), len(rows.y))))
+    before, rests, n_sweeps, damping = -np.inf, False, 0, _DAMPING
+    while n_sweeps < _MOST_SWEEPS and not rests:
+        n_sweeps += 1
+        q, sites = _levelled(A, rows.c, sites, 1.0 / scale[:, 0])
+        t, s = sites
+        left = np.maximum(1.0 - t * q.w, q.w / prior)
+        m_c, w_c = (q.m - s * q.w) / left, q.w / left
+        value, by_mean, by_variance = _log_expected(scale * m_c, scale**2 * (beyond + w_c), rows.y, node)
+        by_mean, by_variance = scale * by_mean, scale**2 * by_variance
+        e = np.clip(2.0 * by_variance - by_mean**2, -(1.0 - _LEAST) / w_c, 0.0)
+        target = SiteParameters(-e / (1.0 + w_c * e), (by_mean - m_c * e) / (1.0 + w_c * e))
+        brackets = -0.5 * np.log(left) + 0.5 * (q.m**2 * t - 2.0 * q.m * s + s * s * q.w) / left
+        energy = q.log_partition + float(rows.c @ (value + brackets.sum(axis=0)))
+        rests = abs(energy - before) <= _ENOUGH * max(1.0, abs(energy))
+        if energy < before:
+            damping = max(0.5 * damping, 0.2)
+        before = energy
+        if not rests:
+            sites = sites.towards(target, damping)
+    if not np.isfinite(before):
+        raise FloatingPointError("The energy ceased to be finite: check X for columns of extreme scale.")
+    spread = 1.0
+    if calibrate:
+        part = np.random.default_rng(seed).permutation(len(rows.y))[:_SPREAD_ROWS]
+        share = 1.0 / merged.counts
+        left = np.maximum(1.0 - share * rows.c * t * q.w, q.w / prior)
+        latent = scale * (q.m - share * rows.c * s * q.w) / left, scale**2 * (beyond + q.w / left)
+        judged = LabelledRows(rows.X[part], rows.y[part], rows.c[part])
+        alone = LeftOutLatents(latent[0][:, part] / np.sqrt(node.noise), latent[1][:, part] / node.noise)
+        spread = left_out_spread([alone], judged, node.rate)
+    record = replace(
+        chosen.record, energy=before, n_passes=chosen.record.n_passes + n_sweeps, settled=rests, jitter=_JITTER,
+        n_copies=merged.n_copies, n_inducing=len(Z),
+    )  # fmt: skip
+    return FittedInducing(kernel, free, state.log_scale, Z, L, q.mean, q.covariance, node, record, spread)
+
+
+def _log_expected(
+    mean: np.ndarray, variance: np.ndarray, y: np.ndarray, node: ArgmaxNode
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The logarithm of E[p(y | h)], (n,), with its slopes by means and variances of the latents, (K, n)."""
+    log_z, by_mean, by_variance = log_largest_slopes(mean, variance + node.noise, y)
+    right, wrong = np.log1p(-node.rate), np.log(max(node.rate, 1e-300) / (len(mean) - 1))
+    not_z = np.log(np.maximum(-np.expm1(log_z), 1e-300))
+    value = np.logaddexp(right + log_z, wrong + not_z)
+    slope = np.exp(log_z - value) * (np.exp(right) - np.exp(wrong))
+    return value, slope * by_mean, slope * by_variance
+
+
+def _levelled(A: np.ndarray, c: np.ndarray, sites: SiteParameters, unit: np.ndarray) -> tuple[_Belief, SiteParameters]:
+    """q(v) with all sites raised to the common level of the fixed point (`gp.ep.levelled`), and those sites."""
+    M = len(A)
+
+    def of_class(k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        t, s = sites.precision[k], sites.shift[k]
+        P = blas.dsyrk(1.0, A * np.sqrt(c * t), lower=1)
+        P.flat[:: M + 1] += 1.0
+        R, info = lapack.dpotrf(P, lower=1, clean=1, overwrite_a=1)
+        if info != 0:
+            raise FloatingPointError("The matrix of a Gaussian process could not be factored.")
+        log_det = 2.0 * float(np.log(R.diagonal()).sum())
+        V = blas.dtrsm(1.0, R, A, lower=1)
+        w = np.einsum("mn,mn->n", V, V)
+        lower, _ = lapack.dpotri(R, lower=1, overwrite_c=1)
+        S = lower + lower.T
+        S.flat[:: M + 1] *= 0.5
+        return S, w, A @ (c * s), log_det
+
+    covariances, variances, shifts, log_dets = zip(
+        *run_tasks(of_class, len(unit), usable_threads(None)), strict=True
+    )  # fmt: skip
+    covariance, shift = np.array(covariances), np.array(shifts)
+    mean = np.einsum("kij,kj->ki", covariance, shift)
+    weight = np.eye(M) * ((unit**2).sum() + _LEAST) - np.einsum("k,kij->ij", unit**2, covariance)
+    u = -lapack.dposv(weight, unit @ mean, lower=1)[1]
+    level = unit[:, None] * (u @ A)
+    sites = SiteParameters(sites.precision, sites.shift + sites.precision * level)
+    shift = shift + (c * sites.precision * level) @ A.T
+    mean = mean + unit[:, None] * (u - covariance @ u)
+    log_partition = -0.5 * sum(log_dets) + 0.5 * float((shift * mean).sum())
+    return _Belief(mean, covariance, mean @ A, np.array(variances), log_partition), sites
