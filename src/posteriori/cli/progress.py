@@ -39,12 +39,15 @@ def expected_seconds(name: str, shape: Shape) -> float:
     """Seconds that one fit of a model may take, from measurements on one core.
 
     Softmax models add up curvature of (K D)^2 entries over the rows and factor it. Gaussian classes try structures on
-    at most 4,000 rows left out. Gaussian processes compile for some seconds, then learn in steps over all rows.
+    at most 4,000 rows left out. A Gaussian process factors matrices of all rows, up to some 2,000; a deep one compiles
+    for some seconds, then learns in steps over all rows.
     """
     n, D, K, streamed = shape
     p = K * (D + 1)
-    if name in ("gp", "deep-gp"):
-        seconds = (8.0 + 0.013 * n * max(K, 3) / 3) * (3.0 if name == "deep-gp" else 1.0)
+    if name == "gp":
+        seconds = 0.5 + 2.5e-6 * K * min(n, 2_000) ** 2 + 2e-3 * K * max(n - 2_000, 0) / 5
+    elif name == "deep-gp":
+        seconds = 24.0 + 0.04 * n * max(K, 3) / 3
     elif name == "gaussian":
         seconds = 0.4 + 2.5e-4 * min(n, 4_000) * (1.0 + D / 50) * (1.0 + K / 10) + 1e-9 * n * D * D
     else:

@@ -22,9 +22,14 @@ from posteriori.solvers.solution import Status
 
 __all__ = ["ChosenKernel", "LearningPlan", "learn_kernel"]
 
-_STAGES = ((4.5e8, 40), (3e9, 10), (8e9, 6), (4e10, 4))
+_STAGES = ((4.5e8, 40), (8e9, 8), (4e10, 8))
 """The operations that one evaluation of the evidence may take, and the number of steps at most, of each stage."""
-_WORTH = 1.5
+_ROWS_EACH = 5
+"""The number of rows for each feature that the first stage has at least, while an evaluation takes no longer than in
+the second: lengthscales learned from fewer are led astray, and later stages do not bring them back."""
+_MARGIN = 2.0
+"""The rise of the evidence that a kernel must be worth to be taken before an earlier, simpler one."""
+_WORTH = 1.7
 """A last stage is worth its time where it would see this many times as many rows as the one before."""
 _OPERATIONS = 7.0
 """Operations of an evaluation, in units of K n^3."""
@@ -94,7 +99,7 @@ def learn_kernel(
     status, at_rest, n_steps, n_sweeps, n_learning = Status.CONVERGED, True, 0, 0, 0
     trace, part, sites = list[Chunk](), order[:0], dict[str, SiteParameters]()
     memories = dict[str, Memory]()
-    for size, most in _stages(len(rows.y), K, plan) if plan.max_iter > 0 else ():
+    for size, most in _stages(*rows.X.shape, K, plan) if plan.max_iter > 0 else ():
         part, n_learning = order[:size], size
         subset = LabelledRows(rows.X[part], rows.y[part], rows.c[part])
         values = dict[str, float]()
@@ -115,7 +120,7 @@ def learn_kernel(
                 status = Status.INTERRUPTED
                 break
         considered = considered or values
-        names = [max(values, key=lambda name: values[name])]
+        names = [_chosen(values)]
         if status is Status.INTERRUPTED:
             break
     name = names[0]
@@ -131,12 +136,23 @@ def learn_kernel(
     return ChosenKernel(candidates[name], state, record, starts[name], part, sites.get(name))
 
 
-def _stages(n: int, K: int, plan: LearningPlan) -> list[tuple[int, int]]:
+def _chosen(values: dict[str, float]) -> str:
+    """The name of the kernel of the highest evidence, later ones having to be better than earlier ones by a margin."""
+    best, *others = values
+    for name in others:
+        if values[name] > values[best] + _MARGIN:
+            best = name
+    return best
+
+
+def _stages(n: int, D: int, K: int, plan: LearningPlan) -> list[tuple[int, int]]:
     """The number of rows and of steps, at most, of each stage of learning."""
     if plan.n_learning is not None:
         return [(min(n, plan.n_learning), plan.max_iter)]
     cost = _OPERATIONS * (_PAIR if K == 2 else K)
-    stages = [(min(n, int((operations / cost) ** (1.0 / 3.0))), steps) for operations, steps in _STAGES]
+    sizes = [int((operations / cost) ** (1.0 / 3.0)) for operations, _ in _STAGES]
+    sizes[0] = max(sizes[0], min(_ROWS_EACH * D, sizes[1]))
+    stages = [(min(n, size), steps) for size, (_, steps) in zip(sizes, _STAGES, strict=True)]
     enough = next((i for i, (size, _) in enumerate(stages) if size == n), len(stages))
     if enough == len(stages) - 1 and n < _WORTH * stages[-2][0]:
         enough -= 1

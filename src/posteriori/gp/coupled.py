@@ -1,4 +1,4 @@
-r"""Expectation propagation with all rows at once, whose sites know that classes compete (docs/theory.md, section 6.6).
+r"""Expectation propagation with all rows at once, whose sites know that classes compete (docs/theory.md, section 6.9).
 
 The class of a row is that of the largest latent: y wins where f_y + e_y > f_j + e_j for all rivals j, with noise of
 variance 1. Given u = e_y these are K - 1 separate conditions, each a probit factor of one number,

@@ -175,13 +175,16 @@ INFERENCES: dict[str, Inference] = {
 def _fit_probit(problem: GPProblem, options: FitOptions, node: ArgmaxNode) -> FittedLatents | None:
     """Fit the multinomial probit: with all distinct rows while that is affordable, else with inducing inputs.
 
-    None where a number of inducing inputs is given that is less than that of the distinct rows: these are learned.
+    None where fewer inducing inputs are given than there are distinct rows: they are learned. None also where a kernel
+    has no derivatives written out.
     """
     from posteriori.gp.all_rows import fit_all_rows
     from posteriori.gp.choosing import LearningPlan, learn_kernel
     from posteriori.gp.inducing import fit_inducing
     from posteriori.gp.repeats import merged_rows
 
+    if not all(_has_slopes(kernel, problem.rows.X[:2]) for kernel in problem.kernels.values()):
+        return None
     merged = merged_rows(problem.rows, options.seed)
     rows, K = merged.rows, problem.n_classes
     n = len(rows.y)
@@ -196,3 +199,12 @@ def _fit_probit(problem: GPProblem, options: FitOptions, node: ArgmaxNode) -> Fi
         return fit_all_rows(chosen, state, merged, node, calibrate=options.calibrate)
     M = int(np.clip(np.sqrt(_INDUCING_OPERATIONS / n), _FEWEST_INDUCING, _MOST_INDUCING))
     return fit_inducing(chosen, state, merged, node, M, options.seed, calibrate=options.calibrate)
+
+
+def _has_slopes(kernel: Kernel, X: np.ndarray) -> bool:
+    """Whether a kernel has its derivatives written out; JAX finds those of any other."""
+    try:
+        kernel.slopes(kernel.start(X.shape[1], 1.0), X, np.eye(len(X)))
+    except NotImplementedError:
+        return False
+    return True

@@ -5,7 +5,8 @@ first case each is evidence of its own, and counts. A copy is not: it tells noth
 judged by how well it predicts rows that have a copy among the others looks better than it is.
 
 Copies are told by their labels. Where labels are given to rows one by one, two identical rows agree about as often as
-two that are nearly identical. Where they agree far more often than that, they are copies.
+two that are nearly identical, or at least not always. Where they all but always agree, and neighbours do not, they are
+copies. (Where neighbours agree as well it does not matter.)
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _MOST_ROWS = 2000
 """The number of repeated rows whose neighbours are looked for, at most."""
 _FEWEST_PAIRS = 10
 """The number of pairs of identical rows from which copies can be told, at least."""
+_ALL_BUT_ALWAYS = 0.98
+"""The share of pairs of identical rows that have the same label, at least."""
 _MORE = 0.5
 """The share of the disagreement of neighbours that copies leave out, at least."""
 
@@ -66,6 +69,8 @@ def _are_copies(rows: LabelledRows, which: np.ndarray, seed: int) -> bool:
     if n_pairs < _FEWEST_PAIRS or len(table) < 3:
         return False
     agree = (table * (table - 1.0))[repeated].sum() / (2.0 * n_pairs)
+    if agree < _ALL_BUT_ALWAYS:
+        return False
     if len(repeated) > _MOST_ROWS:
         repeated = np.random.default_rng(seed).choice(repeated, _MOST_ROWS, replace=False)
     place = np.empty(len(table), dtype=int)

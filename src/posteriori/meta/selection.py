@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -113,7 +112,7 @@ def table_model(
 
 def candidates(n_rows: int) -> list[str]:
     """The models that are compared for so many rows; Gaussian processes only where they take minutes at most."""
-    costly = ["gp"] if n_rows <= _MOST_ROWS_OF_GP and find_spec("jax") is not None else []
+    costly = ["gp"] if n_rows <= _MOST_ROWS_OF_GP else []
     return ["bayes", "gaussian", *costly]
 
 
