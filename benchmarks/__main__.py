@@ -12,7 +12,7 @@ POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "wide", "prior-strength", "blocks", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal", "calibration")
-GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
+GP = ("gp-quality", "gp-time", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
 COMMANDS = ("commands", "fit-folder")
 VERSIONS = ("before-after",)
@@ -45,11 +45,12 @@ of decisions:
   decisions            these three
 of GPClassifier and DeepGPClassifier:
   gp-quality           log-loss and error of test rows, against boosting (more sets with --data)
+  gp-time              seconds of a fresh process, against scikit-learn and GPflow (more sets with --data)
   gp-folds             the literature's fixed splits, against tuned kernel logistic regression (needs --data)
   gp-steps             milliseconds of a training step, against GPyTorch, on JAX's default device
   gp-digits            digits from a fresh process, against GPflow and GPyTorch (--peer-python)
   gp-mnist             MNIST, one layer and two, on JAX's default device (needs --data)
-  gp                   these five
+  gp                   these six
 of rows elsewhere than in memory:
   same-answer          differences between fits in memory, sparse, from Parquet, by Dask and on a GPU
   gpu                  milliseconds of fits to rows on a GPU, against scikit-learn on the same card
@@ -112,8 +113,8 @@ def main() -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="an interpreter in which gp-digits looks for GPflow and GPyTorch, against-spark for pyspark, after this "
-        "one; as often as needed",
+        help="an interpreter in which gp-digits and gp-time look for GPflow and GPyTorch, against-spark for pyspark, "
+        "after this one; as often as needed",
     )
     parser.add_argument("--before", type=Path, help="folder of sources (src) of another version, for before-after")
     parser.add_argument("--without-peers", action="store_true", help="gp-folds: ours alone; the peer's search is long")
@@ -151,6 +152,7 @@ def main() -> None:
         gp_mnist,
         gp_quality,
         gp_steps,
+        gp_time,
         gpu,
         honesty,
         out_of_core,
@@ -166,7 +168,7 @@ def main() -> None:
 
     in_folder = () if options.data is None else tuple(path.stem for path in options.data.glob("*.npz"))
     known = {*problems.PROBLEMS, *problems.FILES, *problems.GAUSSIAN, *in_folder, "1000-classes"}
-    known |= {*gp_folds.REFERENCE, *gp_steps.SIZES, *wide.MADE}
+    known |= {*gp_folds.REFERENCE, *gp_steps.SIZES, *gp_time.MADE, *wide.MADE}
     if unknown := {*(asked or ())} - known:
         parser.error(f"--problems has unknown names: {', '.join(sorted(unknown))}")
 
@@ -209,6 +211,8 @@ def main() -> None:
         calibration.run(out, quick=quick)
     if "gp-quality" in what:
         gp_quality.run(asked, options.data, out, quick=quick)
+    if "gp-time" in what:
+        gp_time.run(asked, options.data, out, options.peer_python, quick=quick)
     if "gp-folds" in what:
         gp_folds.run(asked, options.data, out, quick=quick, peers=not options.without_peers)
     if "gp-steps" in what:

@@ -8,12 +8,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import gp_digits, gp_folds, gp_process, gp_quality, gp_steps, quality, turns
+from benchmarks import (
+    gp_digits,
+    gp_folds,
+    gp_process,
+    gp_quality,
+    gp_steps,
+    gp_time,
+    gp_time_process,
+    problems,
+    quality,
+    turns,
+)
 from benchmarks.gp_folds import PEER, KernelLogistic
 from benchmarks.gp_quality import BOOSTING, CATBOOST, DEEP, FOREST, GP, LIGHTGBM, LOGISTIC
 from scipy.special import softmax
 from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.neighbors import KNeighborsClassifier
 
 
 @pytest.fixture(autouse=True)
@@ -321,3 +334,62 @@ def test_digits_are_compared_with_ours_of_as_many_layers() -> None:
         f"| {GP} | GPflow SVGP | l 1 | 0.1200 | 0.0300 | 30.0 | 600 | 12.5 | 100 | 0.075 | 1.50 |",
         f"| {DEEP} | GPyTorch DeepGP | l 1 | 0.1200 | 0.0300 | 60.0 | 600 | 12.5 | 100 | 0.075 |  |",
     ]
+
+
+def test_the_best_classifier_of_curved_classes_errs_as_often_as_asked() -> None:
+    X, y = problems.curved(4000, 2, 3, error=0.1)
+    assert (X.shape, {*y}) == ((4000, 2), {0, 1, 2})
+    # in two dimensions neighbours tell nearly all: they err about as often as can be, a straight line more often
+    near = KNeighborsClassifier(50).fit(X[:3000], y[:3000]).score(X[3000:], y[3000:])
+    straight = LogisticRegression().fit(X[:3000], y[:3000]).score(X[3000:], y[3000:])
+    assert 1.0 - near == pytest.approx(0.1, abs=0.035)
+    assert near > straight + 0.03
+
+
+def test_every_method_of_the_times_has_a_process() -> None:
+    assert {*gp_time.METHODS} == {*gp_time_process.METHODS}
+
+
+def test_a_process_says_how_long_it_took() -> None:
+    X, y = load_iris(return_X_y=True)
+    split = gp_time.of_table(X, y)
+    assert (split.shape, len(split.labels)) == ((120, 4, 3), 30)
+    line = gp_time.study(sys.executable, gp_time.WIDE, split, limit=60.0)
+    assert line["test_rows"] == 30
+    assert line["loss"] < 0.3
+    assert [run["threads"] for run in line["runs"]] == [1, 2]
+    assert all(run[f"{part}_seconds"] > 0 for run in line["runs"] for part in ("import", "fit", "predict"))
+    assert gp_time.study(sys.executable, gp_time.WIDE, split, limit=0.01)["failure"] == "stopped"
+    lost = gp_time.study(sys.executable, gp_time.WIDE, split._replace(y=np.zeros(120)), limit=60.0)
+    assert lost["failure"].startswith("ValueError")
+    assert lost["runs"] == []
+
+
+def test_the_caches_of_a_process_are_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    variables = gp_time.environment(tmp_path, threads=2)
+    assert variables["OPENBLAS_NUM_THREADS"] == "2"
+    assert "JAX_COMPILATION_CACHE_DIR" not in variables
+    assert variables["HOME"] == variables["XDG_CACHE_HOME"] == str(tmp_path)
+
+
+def test_times_are_in_one_row_for_each_problem() -> None:
+    def line(method: str, *fits: float, **more: Any) -> dict:
+        runs = [{"import_seconds": 0.5, "fit_seconds": fit, "predict_seconds": 0.25} for fit in fits]
+        found = {"loss": 0.5, "error": 0.1} if fits else {}
+        return {
+            "problem": f"glass, {method}", "name": "glass", "shape": (171, 9, 6), "method": method, "library": "l",
+            "version": "1", "runs": runs, **found, **more,
+        }  # fmt: skip
+
+    lines = [
+        line(gp_time.GPFLOW, 50.0, 40.0),
+        line(gp_time.GP, 9.75, 1.75, cache_mb=3.0),
+        line(gp_time.SKLEARN, failure="stopped"),
+        line(gp_time.WIDE, failure="ValueError"),
+    ]
+    (row,) = [line for line in gp_time.page(lines).splitlines() if line.startswith("| glass ")]
+    assert row == (
+        "| glass | 171 | 9 | 6 | 10 | 2 | 1.75 + 0.25 | 3 | 0.5000 / 0.100 | stopped |  | failed |  "
+        "| 40.2 | 0.5000 / 0.100 |"
+    )
