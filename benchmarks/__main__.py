@@ -12,7 +12,7 @@ POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "wide", "prior-strength", "blocks", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal", "calibration")
-GP = ("gp-quality", "gp-time", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
+GP = ("gp-quality", "gp-time", "gp-coverage", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
 COMMANDS = ("commands", "fit-folder")
 VERSIONS = ("before-after",)
@@ -46,11 +46,12 @@ of decisions:
 of GPClassifier and DeepGPClassifier:
   gp-quality           log-loss and error of test rows, against boosting (more sets with --data)
   gp-time              seconds of a fresh process, against scikit-learn and GPflow (more sets with --data)
+  gp-coverage          intervals where functions are drawn from Gaussian processes (--datasets, --jobs)
   gp-folds             the literature's fixed splits, against tuned kernel logistic regression (needs --data)
   gp-steps             milliseconds of a training step, against GPyTorch, on JAX's default device
   gp-digits            digits from a fresh process, against GPflow and GPyTorch (--peer-python)
   gp-mnist             MNIST, one layer and two, on JAX's default device (needs --data)
-  gp                   these six
+  gp                   these seven
 of rows elsewhere than in memory:
   same-answer          differences between fits in memory, sparse, from Parquet, by Dask and on a GPU
   gpu                  milliseconds of fits to rows on a GPU, against scikit-learn on the same card
@@ -107,7 +108,13 @@ def main() -> None:
         + ", and what is in the folder --data",
     )
     parser.add_argument("--budget", type=float, default=120.0, help="seconds per problem for each solver of the peer")
-    parser.add_argument("--datasets", type=int, default=400, help="simulated data sets of coverage, for each prior")
+    parser.add_argument(
+        "--datasets",
+        type=int,
+        help="simulated data sets of coverage and prior-strength (400), of gp-coverage (200), of each kind",
+    )
+    parser.add_argument("--jobs", type=int, help="processes of gp-coverage; as many as there are cores if left out")
+    parser.add_argument("--go-on", action="store_true", help="gp-coverage: keep the data sets that --out already has")
     parser.add_argument(
         "--peer-python",
         action="append",
@@ -147,6 +154,7 @@ def main() -> None:
         gaussian_parameters,
         gaussian_quality,
         gaussian_speed,
+        gp_coverage,
         gp_digits,
         gp_folds,
         gp_mnist,
@@ -187,7 +195,7 @@ def main() -> None:
     if "wide" in what:
         wide.run(asked, options.data, out, quick=quick)
     if "prior-strength" in what:
-        prior_strength.run(out, min(20, options.datasets) if quick else options.datasets, quick=quick)
+        prior_strength.run(out, datasets(options, 400, 20), quick=quick)
     if "blocks" in what:
         blocks.run(options.data, out, quick=quick)
     if "laplace-torch" in what:
@@ -195,7 +203,7 @@ def main() -> None:
     if "honesty" in what:
         honesty.run(asked, options.data, out, quick=quick)
     if "coverage" in what:
-        coverage.run(out, min(20, options.datasets) if quick else options.datasets)
+        coverage.run(out, datasets(options, 400, 20))
     if "gaussian-parameters" in what:
         gaussian_parameters.run(asked, options.data, out, quick=quick)
     if "gaussian-speed" in what:
@@ -213,6 +221,9 @@ def main() -> None:
         gp_quality.run(asked, options.data, out, quick=quick)
     if "gp-time" in what:
         gp_time.run(asked, options.data, out, options.peer_python, quick=quick)
+    if "gp-coverage" in what:
+        number = datasets(options, gp_coverage.DATASETS, 4)
+        gp_coverage.run(out, number, options.jobs, go_on=options.go_on, quick=quick)
     if "gp-folds" in what:
         gp_folds.run(asked, options.data, out, quick=quick, peers=not options.without_peers)
     if "gp-steps" in what:
@@ -243,6 +254,12 @@ def main() -> None:
         if options.before is None:
             parser.error("before-after needs --before: the folder src of another version, from `git worktree add`.")
         before_after.run(options.before, out, quick=quick)
+
+
+def datasets(options: argparse.Namespace, default: int, quick: int) -> int:
+    """Return the number of simulated data sets: as asked or the default, and not more than enough for a trial."""
+    asked = default if options.datasets is None else options.datasets
+    return min(quick, asked) if options.quick else asked
 
 
 if __name__ == "__main__":
