@@ -12,7 +12,7 @@ POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "wide", "prior-strength", "blocks", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal", "calibration")
-GP = ("gp-quality", "gp-time", "gp-coverage", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
+GP = ("gp-quality", "gp-time", "gp-coverage", "gp-kernels", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
 COMMANDS = ("commands", "fit-folder")
 VERSIONS = ("before-after",)
@@ -47,11 +47,12 @@ of GPClassifier and DeepGPClassifier:
   gp-quality           log-loss and error of test rows, against boosting (more sets with --data)
   gp-time              seconds of a fresh process, against scikit-learn and GPflow (more sets with --data)
   gp-coverage          intervals where functions are drawn from Gaussian processes (--datasets, --jobs)
+  gp-kernels           the kernel that is learned in little time, against one learned with all rows (needs --data)
   gp-folds             the literature's fixed splits, against tuned kernel logistic regression (needs --data)
   gp-steps             milliseconds of a training step, against GPyTorch, on JAX's default device
   gp-digits            digits from a fresh process, against GPflow and GPyTorch (--peer-python)
   gp-mnist             MNIST, one layer and two, on JAX's default device (needs --data)
-  gp                   these seven
+  gp                   these eight
 of rows elsewhere than in memory:
   same-answer          differences between fits in memory, sparse, from Parquet, by Dask and on a GPU
   gpu                  milliseconds of fits to rows on a GPU, against scikit-learn on the same card
@@ -157,6 +158,7 @@ def main() -> None:
         gp_coverage,
         gp_digits,
         gp_folds,
+        gp_kernels,
         gp_mnist,
         gp_quality,
         gp_steps,
@@ -224,6 +226,8 @@ def main() -> None:
     if "gp-coverage" in what:
         number = datasets(options, gp_coverage.DATASETS, 4)
         gp_coverage.run(out, number, options.jobs, go_on=options.go_on, quick=quick)
+    if "gp-kernels" in what:
+        gp_kernels.run(asked, options.data, out, quick=quick)
     if "gp-folds" in what:
         gp_folds.run(asked, options.data, out, quick=quick, peers=not options.without_peers)
     if "gp-steps" in what:

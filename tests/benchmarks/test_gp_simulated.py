@@ -3,12 +3,16 @@
 import math
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import gp_coverage
+from benchmarks import gp_coverage, gp_kernels, turns
 from benchmarks.gp_coverage import DEFAULT, KNOWN, LEVELS, METHODS, UNCALIBRATED, Cell
 from scipy.stats import norm
+
+from posteriori.kernels import ARD, RBF, Constant, Linear, Matern
 
 
 def test_probit_probabilities_of_two_classes_have_a_closed_form() -> None:
@@ -122,3 +126,71 @@ def test_data_sets_are_read_as_they_were_stored(tmp_path: Path) -> None:
     assert gp_coverage.kept(tmp_path) == {cell: sets}
     assert "| 1 | 50 | 3 | 2 | default |" in (tmp_path / "gp_coverage.md").read_text()
     assert gp_coverage.rounded({"a": [1.23456789, 7], "b": "c"}) == {"a": [1.2346, 7], "b": "c"}
+
+
+def test_a_kernel_that_is_held_has_nothing_to_learn() -> None:
+    kernel = ARD(inner=RBF(1.0, ard=False, fixed=True) + Linear(2.0) + Constant(0.5)) * Matern(3.0)
+
+    def fixed(kernel: Any) -> list[bool]:
+        return [value for name, value in kernel.get_params().items() if name.endswith("fixed")]
+
+    same = gp_kernels.held(kernel)
+    assert fixed(same) == [True] * 5
+    assert sum(fixed(kernel)) == 1  # the kernel itself is as it was
+    assert (same.left.inner.left.right.lengthscale, same.right.lengthscale) == (2.0, 3.0)
+
+
+class Shares:
+    """Knows the frequencies of its training rows, and with all rows a little less."""
+
+    kernel_ = "kernel"
+    log_evidence_ = -7.0
+    solution_ = SimpleNamespace(status="converged", n_iter=3, settled=True)
+
+    def __init__(self, n_learning: str | None = None) -> None:
+        self.n_learning = n_learning
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Shares":
+        assert len(X) == len(y) == 80
+        self.P = np.array([0.75, 0.25]) if self.n_learning is None else np.array([0.5, 0.5])
+        return self
+
+    def predict_log_proba(self, X: np.ndarray) -> np.ndarray:
+        return np.log(np.tile(self.P, (len(X), 1)))
+
+
+def test_two_kernels_are_compared_by_row_and_by_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SETTLE", 0.0)
+    monkeypatch.setattr(gp_kernels, "contenders", lambda: {"default": Shares, "all rows": lambda: Shares("all")})
+    told = iter([-5.0, -8.0, *[-6.0] * 8])
+    monkeypatch.setattr(gp_kernels, "exact_evidence", lambda kernel, X, y: next(told))
+    lines = gp_kernels.study(np.zeros((100, 1)), np.repeat([0, 1], [75, 25]))
+    assert [(line["fold"], line["method"]) for line in lines] == [(i, m) for i in range(5) for m in gp_kernels.METHODS]
+    lines = [{"problem": "pima", "shape": (100, 1, 2), "merged": 0, **line} for line in lines]
+    (row,) = [line for line in gp_kernels.page(lines).splitlines() if line.startswith("| pima ")]
+    loss = -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
+    excess = np.repeat([math.log(2.0 / 3.0), math.log(2.0)], [75, 25])
+    difference = f"{excess.mean():+.4f} ± {excess.std(ddof=1) / 10:.4f}"
+    start = f"| pima | 100 | 1 | 2 | {loss:.4f} | {math.log(2):.4f} | {difference} | -5.8 | -6.4 | +0.6 ± 0.6 |"
+    assert row.startswith(start)
+
+
+def test_kernels_need_a_version_that_can_learn_with_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    import posteriori as po
+
+    class Without:
+        def get_params(self) -> dict:
+            return {"n_inducing": 200}
+
+    class With:
+        def get_params(self) -> dict:
+            return {"n_learning": None}
+
+    monkeypatch.setattr(po, "GPClassifier", Without)
+    gp_kernels.run(None, tmp_path, tmp_path)
+    assert "no n_learning" in capsys.readouterr().out
+    monkeypatch.setattr(po, "GPClassifier", With)
+    gp_kernels.run(("pima",), tmp_path, tmp_path)
+    assert "pima skipped" in capsys.readouterr().out
