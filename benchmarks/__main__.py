@@ -12,7 +12,7 @@ POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "wide", "prior-strength", "blocks", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal", "calibration")
-GP = ("gp-quality", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
+GP = ("gp-quality", "gp-time", "gp-coverage", "gp-kernels", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
 COMMANDS = ("commands", "fit-folder")
 VERSIONS = ("before-after",)
@@ -45,11 +45,14 @@ of decisions:
   decisions            these three
 of GPClassifier and DeepGPClassifier:
   gp-quality           log-loss and error of test rows, against boosting (more sets with --data)
+  gp-time              seconds of a fresh process, against scikit-learn and GPflow (more sets with --data)
+  gp-coverage          intervals where functions are drawn from Gaussian processes (--datasets, --jobs)
+  gp-kernels           the kernel that is learned in little time, against one learned with all rows (needs --data)
   gp-folds             the literature's fixed splits, against tuned kernel logistic regression (needs --data)
   gp-steps             milliseconds of a training step, against GPyTorch, on JAX's default device
   gp-digits            digits from a fresh process, against GPflow and GPyTorch (--peer-python)
   gp-mnist             MNIST, one layer and two, on JAX's default device (needs --data)
-  gp                   these five
+  gp                   these eight
 of rows elsewhere than in memory:
   same-answer          differences between fits in memory, sparse, from Parquet, by Dask and on a GPU
   gpu                  milliseconds of fits to rows on a GPU, against scikit-learn on the same card
@@ -106,14 +109,20 @@ def main() -> None:
         + ", and what is in the folder --data",
     )
     parser.add_argument("--budget", type=float, default=120.0, help="seconds per problem for each solver of the peer")
-    parser.add_argument("--datasets", type=int, default=400, help="simulated data sets of coverage, for each prior")
+    parser.add_argument(
+        "--datasets",
+        type=int,
+        help="simulated data sets of coverage and prior-strength (400), of gp-coverage (200), of each kind",
+    )
+    parser.add_argument("--jobs", type=int, help="processes of gp-coverage; as many as there are cores if left out")
+    parser.add_argument("--go-on", action="store_true", help="gp-coverage: keep the data sets that --out already has")
     parser.add_argument(
         "--peer-python",
         action="append",
         default=[],
         metavar="PATH",
-        help="an interpreter in which gp-digits looks for GPflow and GPyTorch, against-spark for pyspark, after this "
-        "one; as often as needed",
+        help="an interpreter in which gp-digits and gp-time look for GPflow and GPyTorch, against-spark for pyspark, "
+        "after this one; as often as needed",
     )
     parser.add_argument("--before", type=Path, help="folder of sources (src) of another version, for before-after")
     parser.add_argument("--without-peers", action="store_true", help="gp-folds: ours alone; the peer's search is long")
@@ -146,11 +155,14 @@ def main() -> None:
         gaussian_parameters,
         gaussian_quality,
         gaussian_speed,
+        gp_coverage,
         gp_digits,
         gp_folds,
+        gp_kernels,
         gp_mnist,
         gp_quality,
         gp_steps,
+        gp_time,
         gpu,
         honesty,
         out_of_core,
@@ -166,7 +178,7 @@ def main() -> None:
 
     in_folder = () if options.data is None else tuple(path.stem for path in options.data.glob("*.npz"))
     known = {*problems.PROBLEMS, *problems.FILES, *problems.GAUSSIAN, *in_folder, "1000-classes"}
-    known |= {*gp_folds.REFERENCE, *gp_steps.SIZES, *wide.MADE}
+    known |= {*gp_folds.REFERENCE, *gp_steps.SIZES, *gp_time.MADE, *wide.MADE}
     if unknown := {*(asked or ())} - known:
         parser.error(f"--problems has unknown names: {', '.join(sorted(unknown))}")
 
@@ -185,7 +197,7 @@ def main() -> None:
     if "wide" in what:
         wide.run(asked, options.data, out, quick=quick)
     if "prior-strength" in what:
-        prior_strength.run(out, min(20, options.datasets) if quick else options.datasets, quick=quick)
+        prior_strength.run(out, datasets(options, 400, 20), quick=quick)
     if "blocks" in what:
         blocks.run(options.data, out, quick=quick)
     if "laplace-torch" in what:
@@ -193,7 +205,7 @@ def main() -> None:
     if "honesty" in what:
         honesty.run(asked, options.data, out, quick=quick)
     if "coverage" in what:
-        coverage.run(out, min(20, options.datasets) if quick else options.datasets)
+        coverage.run(out, datasets(options, 400, 20))
     if "gaussian-parameters" in what:
         gaussian_parameters.run(asked, options.data, out, quick=quick)
     if "gaussian-speed" in what:
@@ -209,6 +221,13 @@ def main() -> None:
         calibration.run(out, quick=quick)
     if "gp-quality" in what:
         gp_quality.run(asked, options.data, out, quick=quick)
+    if "gp-time" in what:
+        gp_time.run(asked, options.data, out, options.peer_python, quick=quick)
+    if "gp-coverage" in what:
+        number = datasets(options, gp_coverage.DATASETS, 4)
+        gp_coverage.run(out, number, options.jobs, go_on=options.go_on, quick=quick)
+    if "gp-kernels" in what:
+        gp_kernels.run(asked, options.data, out, quick=quick)
     if "gp-folds" in what:
         gp_folds.run(asked, options.data, out, quick=quick, peers=not options.without_peers)
     if "gp-steps" in what:
@@ -239,6 +258,12 @@ def main() -> None:
         if options.before is None:
             parser.error("before-after needs --before: the folder src of another version, from `git worktree add`.")
         before_after.run(options.before, out, quick=quick)
+
+
+def datasets(options: argparse.Namespace, default: int, quick: int) -> int:
+    """Return the number of simulated data sets: as asked or the default, and not more than enough for a trial."""
+    asked = default if options.datasets is None else options.datasets
+    return min(quick, asked) if options.quick else asked
 
 
 if __name__ == "__main__":

@@ -75,13 +75,21 @@ def deep_gpytorch(X: np.ndarray, y: np.ndarray, new: np.ndarray, limit: int) -> 
 def in_epochs(
     training: Callable[..., Any], X: np.ndarray, y: np.ndarray, new: np.ndarray, epochs: int, **settings: Any
 ) -> Fitted:
-    """Train on standardised columns, in shuffled batches, from inducing inputs of k-means."""
+    """Train, and predict the new rows."""
+    predict_proba, said = trained(training, X, y, epochs, **settings)
+    return Fitted(predict_proba(new), said)
+
+
+def trained(
+    training: Callable[..., Any], X: np.ndarray, y: np.ndarray, epochs: int, **settings: Any
+) -> tuple[Callable[[np.ndarray], np.ndarray], dict[str, Any]]:
+    """Train on standardised columns, in shuffled batches, from inducing inputs of k-means; return how it predicts."""
     import numpy as np
     from scipy.cluster.vq import kmeans2
 
     centre, spread = X.mean(axis=0), X.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
-    X, new = (X - centre) / spread, (new - centre) / spread
+    X = (X - centre) / spread
     Z = kmeans2(X, INDUCING, minit="++", seed=0)[0]
     model = training(X, y, Z, rate=RATE, **settings)
     rng = np.random.default_rng(0)
@@ -96,7 +104,7 @@ def in_epochs(
         seconds.append(perf_counter() - began)
     epoch = median(seconds[1:] or seconds)
     said = {"steps": steps, "step_seconds": epoch * epochs / steps, "epochs": epochs, "epoch_seconds": epoch}
-    return Fitted(model.predict_proba(new), said)
+    return lambda new: model.predict_proba((new - centre) / spread), said
 
 
 METHODS = {

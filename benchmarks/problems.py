@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import brentq
+from scipy.special import softmax
 from sklearn import datasets
 
 Data = tuple[Any, np.ndarray]
@@ -98,6 +100,26 @@ def gaussian_classes(n_rows: int, n_features: int, n_classes: int, *, seed: int 
         A = np.eye(n_features) + rng.standard_normal((n_features, n_features)) * (0.5 / np.sqrt(n_features))
         X[y == k] = X[y == k] @ A + mean
     return X, y
+
+
+def curved(
+    n_rows: int, n_features: int, n_classes: int, *, error: float = 0.1, waves: int = 1000, seed: int = 0
+) -> Data:
+    """Return classes with curved boundaries: x ~ N(0, I_D), y ~ softmax(a f(x)), K random smooth functions f.
+
+    Each is a sum of cosines, nearly a draw from a Gaussian process with an RBF kernel of lengthscale D^1/2; all have
+    mean 0 and variance 1. The number a is such that the best classifier there is would be wrong in a share ``error``.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_rows, n_features))
+    V = rng.standard_normal((n_features, waves)) / np.sqrt(n_features)
+    F = np.cos(X @ V + rng.uniform(0.0, 2.0 * np.pi, waves)) @ rng.standard_normal((waves, n_classes))
+    F = standardise(F)
+
+    def excess(log_a: float) -> float:
+        return float(1.0 - softmax(np.exp(log_a) * F, axis=1).max(axis=1).mean()) - error
+
+    return X, draw_labels(np.exp(brentq(excess, -5.0, 10.0)) * F, rng)
 
 
 PROBLEMS: dict[str, Callable[[], Data]] = {

@@ -138,10 +138,17 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def markdown(title: str, notes: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a page with one table, and the machine it was made on."""
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
-    table = "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def markdown(
+    title: str, notes: str, header: Sequence[str], rows: Iterable[Sequence[object]], *, after: str = ""
+) -> str:
+    """Return a page with one table, what comes after it, and the machine it was made on."""
     place = machine()
     versions = ", ".join(f"{name} {place[name]}" for name in ("posteriori", "scikit-learn", "numpy", "scipy", "python"))
-    return f"# {title}\n\n{notes}\n\n{table}\n\n{place['cpu']}, {place['cores']} cores; {versions}; {today()}.\n"
+    where = f"{place['cpu']}, {place['cores']} cores; {versions}; {today()}."
+    return "\n\n".join(filter(None, (f"# {title}", notes, table(header, rows), after, where))) + "\n"

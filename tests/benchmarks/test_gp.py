@@ -8,12 +8,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import gp_digits, gp_folds, gp_process, gp_quality, gp_steps, quality, turns
+from benchmarks import (
+    gp_digits,
+    gp_folds,
+    gp_process,
+    gp_quality,
+    gp_steps,
+    gp_time,
+    gp_time_process,
+    problems,
+    quality,
+    turns,
+)
 from benchmarks.gp_folds import PEER, KernelLogistic
-from benchmarks.gp_quality import BOOSTING, DEEP, FOREST, GP, LOGISTIC
+from benchmarks.gp_quality import BOOSTING, CATBOOST, DEEP, FOREST, GP, LIGHTGBM, LOGISTIC
 from scipy.special import softmax
 from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.neighbors import KNeighborsClassifier
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +58,23 @@ def test_only_peers_have_a_floor() -> None:
 
 
 def test_the_deep_process_takes_part_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gp_quality, "find_spec", lambda name: None)
     assert [*gp_quality.contenders()] == [GP, BOOSTING, LOGISTIC, FOREST]
     monkeypatch.setattr(gp_quality, "WITH_DEEP", True)
     assert [*gp_quality.contenders()] == [GP, DEEP, BOOSTING, LOGISTIC, FOREST]
+
+
+def test_other_boosting_takes_part_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gp_quality, "find_spec", lambda name: object())
+    assert [*gp_quality.contenders()] == [GP, BOOSTING, CATBOOST, LIGHTGBM, LOGISTIC, FOREST]
+    monkeypatch.setattr(gp_quality, "find_spec", lambda name: object() if name == "lightgbm" else None)
+    assert [*gp_quality.contenders()] == [GP, BOOSTING, LIGHTGBM, LOGISTIC, FOREST]
+
+
+def test_a_twin_is_equal_in_all_columns_and_the_label() -> None:
+    train = np.array([[1.0, 2.0], [3.0, 4.0], [3.0, 4.0]]), np.array([0, 1, 0])
+    test = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0], [3.0, 5.0]]), np.array([0, 1, 1, 0])
+    np.testing.assert_array_equal(gp_quality.twins(train, test), [True, False, True, False])
 
 
 def test_every_fold_and_method_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +94,8 @@ def test_every_fold_and_method_has_a_line(monkeypatch: pytest.MonkeyPatch) -> No
     for line in lines:
         assert line["loss"] == line["prior_loss"] == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
         assert line["error"] == 0.25
+        assert (line["twins"], line["new_loss"]) == (4, None)  # all rows are the same
+        assert line["predict_seconds"] >= 0.0
 
 
 def quality_lines(problem: str, losses: dict[str, float], merged: int = 0) -> list[dict]:
@@ -74,7 +103,7 @@ def quality_lines(problem: str, losses: dict[str, float], merged: int = 0) -> li
         {
             "problem": problem, "shape": (20, 2, 3), "merged": merged, "method": name, "fold": fold,
             "rows": 10 + 10 * fold, "prior_loss": 2.0, "loss": loss + (0.1 if fold else -0.2), "error": loss / 10,
-            "seconds": 1.5,
+            "seconds": 1.5, "predict_seconds": 0.25, "twins": 0, "new_loss": None,
         }
         for name, loss in losses.items()
         for fold in range(2)
@@ -89,13 +118,36 @@ def test_quality_is_compared_over_sets() -> None:
     assert "| a (1 class merged) | 20 | 2 | 3 | 0.5000 / 0.050 | 0.8000 / 0.080 |" in page
     assert "| **mean of 2 sets** |  |  |  | 0.7000 / 0.070 | 0.9000 / 0.090 | 0.5000 / 0.050 | 0.8000 / 0.080 |" in page
     assert "| **median skill** |  |  |  | 0.650 | 0.550 | 0.750 | 0.600 |" in page
-    assert "| **seconds** |  |  |  | 6 | 6 | 6 | 6 |" in page
+    assert "| **seconds to fit** |  |  |  | 6 | 6 | 6 | 6 |" in page
+    assert "| **seconds to predict** |  |  |  | 1 | 1 | 1 | 1 |" in page
     assert (
         f"- {GP} less {BOOSTING}: loss -0.2000 ± 0.1000, error -0.0200 ± 0.0100; the higher loss on 0 of 2 sets: none."
     ) in page
     assert f"- {GP} less {LOGISTIC}: loss +0.2000 ± 0.1000, error +0.0200 ± 0.0100; the higher loss on 2 of 2" in page
     assert f"{GP} less {DEEP}" not in page
     assert f"| set | N | D | K | {GP} | {DEEP} | {BOOSTING} |" in gp_quality.page(second)
+
+
+def test_other_sets_are_below_the_mean_and_no_part_of_it() -> None:
+    other = quality_lines("crabs4", {GP: 0.1, BOOSTING: 0.2})
+    lines = other + quality_lines("a", {GP: 0.5, BOOSTING: 0.8})
+    rows = [line for line in gp_quality.page(lines).splitlines() if line.startswith("| ")][2:]
+    names = ["a", "**mean of 1 sets**", "**median skill**", "**seconds to fit**", "**seconds to predict**", "crabs4"]
+    assert [row.split(" | ")[0] for row in rows] == [f"| {name}" for name in names]
+    assert rows[1].startswith("| **mean of 1 sets** |  |  |  | 0.5000 / 0.050 | 0.8000 / 0.080 |")
+    assert rows[0].endswith("| 3 + 0.5 | 3 + 0.5 |")
+    assert "crabs4" in gp_quality.page(other)  # alone, it has no mean to be below of
+
+
+def test_losses_of_new_rows_are_apart() -> None:
+    lines = quality_lines("a", {GP: 0.5, BOOSTING: 0.8}) + quality_lines("b", {GP: 0.9, BOOSTING: 1.0})
+    assert "set with repeated rows" not in gp_quality.page(lines)
+    for line in lines[:4]:  # 10 and 20 rows: 8 and 16 are new
+        line |= {"twins": 2 + 2 * line["fold"], "new_loss": 1.0 + 0.3 * line["fold"]}
+    page = gp_quality.page(lines)
+    assert f"| set with repeated rows | test rows | with a twin | {GP} | {BOOSTING} |" in page
+    assert "| a | 30 | 6 | 0.5000 / 1.2000 | 0.8000 / 1.2000 |" in page
+    assert "| b | 30 |" not in page
 
 
 def test_features_have_the_products_of_the_kernel() -> None:
@@ -282,3 +334,62 @@ def test_digits_are_compared_with_ours_of_as_many_layers() -> None:
         f"| {GP} | GPflow SVGP | l 1 | 0.1200 | 0.0300 | 30.0 | 600 | 12.5 | 100 | 0.075 | 1.50 |",
         f"| {DEEP} | GPyTorch DeepGP | l 1 | 0.1200 | 0.0300 | 60.0 | 600 | 12.5 | 100 | 0.075 |  |",
     ]
+
+
+def test_the_best_classifier_of_curved_classes_errs_as_often_as_asked() -> None:
+    X, y = problems.curved(4000, 2, 3, error=0.1)
+    assert (X.shape, {*y}) == ((4000, 2), {0, 1, 2})
+    # in two dimensions neighbours tell nearly all: they err about as often as can be, a straight line more often
+    near = KNeighborsClassifier(50).fit(X[:3000], y[:3000]).score(X[3000:], y[3000:])
+    straight = LogisticRegression().fit(X[:3000], y[:3000]).score(X[3000:], y[3000:])
+    assert 1.0 - near == pytest.approx(0.1, abs=0.035)
+    assert near > straight + 0.03
+
+
+def test_every_method_of_the_times_has_a_process() -> None:
+    assert {*gp_time.METHODS} == {*gp_time_process.METHODS}
+
+
+def test_a_process_says_how_long_it_took() -> None:
+    X, y = load_iris(return_X_y=True)
+    split = gp_time.of_table(X, y)
+    assert (split.shape, len(split.labels)) == ((120, 4, 3), 30)
+    line = gp_time.study(sys.executable, gp_time.WIDE, split, limit=60.0)
+    assert line["test_rows"] == 30
+    assert line["loss"] < 0.3
+    assert [run["threads"] for run in line["runs"]] == [1, 2]
+    assert all(run[f"{part}_seconds"] > 0 for run in line["runs"] for part in ("import", "fit", "predict"))
+    assert gp_time.study(sys.executable, gp_time.WIDE, split, limit=0.01)["failure"] == "stopped"
+    lost = gp_time.study(sys.executable, gp_time.WIDE, split._replace(y=np.zeros(120)), limit=60.0)
+    assert lost["failure"].startswith("ValueError")
+    assert lost["runs"] == []
+
+
+def test_the_caches_of_a_process_are_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    variables = gp_time.environment(tmp_path, threads=2)
+    assert variables["OPENBLAS_NUM_THREADS"] == "2"
+    assert "JAX_COMPILATION_CACHE_DIR" not in variables
+    assert variables["HOME"] == variables["XDG_CACHE_HOME"] == str(tmp_path)
+
+
+def test_times_are_in_one_row_for_each_problem() -> None:
+    def line(method: str, *fits: float, **more: Any) -> dict:
+        runs = [{"import_seconds": 0.5, "fit_seconds": fit, "predict_seconds": 0.25} for fit in fits]
+        found = {"loss": 0.5, "error": 0.1} if fits else {}
+        return {
+            "problem": f"glass, {method}", "name": "glass", "shape": (171, 9, 6), "method": method, "library": "l",
+            "version": "1", "runs": runs, **found, **more,
+        }  # fmt: skip
+
+    lines = [
+        line(gp_time.GPFLOW, 50.0, 40.0),
+        line(gp_time.GP, 9.75, 1.75, cache_mb=3.0),
+        line(gp_time.SKLEARN, failure="stopped"),
+        line(gp_time.WIDE, failure="ValueError"),
+    ]
+    (row,) = [line for line in gp_time.page(lines).splitlines() if line.startswith("| glass ")]
+    assert row == (
+        "| glass | 171 | 9 | 6 | 10 | 2 | 1.75 + 0.25 | 3 | 0.5000 / 0.100 | stopped |  | failed |  "
+        "| 40.2 | 0.5000 / 0.100 |"
+    )
