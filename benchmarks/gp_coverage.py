@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -120,19 +119,11 @@ def contender(method: str, cell: Cell) -> Any:
 
     classes = np.arange(cell.K)
     if method == KNOWN:
-        kernel = (cell.scale**2 / start_variance()) * po.kernels.RBF(1.0, fixed=True)
-        return po.GPClassifier(kernel, max_iter=0, calibrate=False, mislabelling=0.0, classes=classes)
+        kernel = po.kernels.RBF(1.0, fixed=True)
+        return po.GPClassifier(
+            kernel, scale=cell.scale, max_iter=0, calibrate=False, mislabelling=0.0, classes=classes
+        )  # fmt: skip
     return po.GPClassifier(calibrate=method == DEFAULT, classes=classes)
-
-
-@cache
-def start_variance() -> float:
-    """Return the variance of latent functions with a kernel of variance one, before anything is learned."""
-    import posteriori as po
-
-    X = np.linspace(-HALF_SIDE, HALF_SIDE, 8)[:, None] * np.ones(D)
-    kernel = po.kernels.RBF(1.0, fixed=True)
-    return prior_variance(po.GPClassifier(kernel, max_iter=0, calibrate=False).fit(X, np.arange(8) % 2))
 
 
 def prior_variance(model: Any) -> float:

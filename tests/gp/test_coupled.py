@@ -10,6 +10,7 @@ from scipy.special import ndtr
 from posteriori.gp.coupled import CoupledSites, PairSites, SiteParameters, row_sites
 from posteriori.gp.independent import independent_variances
 from posteriori.maths.largest import largest_probabilities
+from posteriori.threads import one_blas_thread
 
 N, K, RATE = 5, 3, 0.02
 RNG = np.random.default_rng(3)
@@ -18,6 +19,13 @@ NEW = RNG.normal(size=(4, 2))
 Y = np.array([0, 1, 2, 1, 0])
 ONES = np.ones(N)
 VARIANCES = np.array([1.5, 0.7, 2.3])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As fits have it: threads of BLAS fight over small matrices where cores are busy."""
+    with one_blas_thread():
+        yield
 
 
 def gram(X, Z=None):
@@ -408,6 +416,17 @@ def test_without_rows_nearby_the_prior_is_what_is_known(case):
     far = sites.solve(gram(X), VARIANCES, at).moments(np.zeros((N, 1)), np.array([1.3]))
     np.testing.assert_array_equal(far.mean, 0.0)
     np.testing.assert_allclose(far.covariance[0], 1.3 * np.diag(VARIANCES), atol=1e-14)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_row_at_which_functions_are_known_to_be_zero_says_nothing(n_classes):
+    """As a linear kernel has at the centre: its class has the probability 1/K, and other rows are as without it."""
+    x, y = np.array([-1.0, 0.0, 1.0]), np.array([0, 1, 1])
+    variances = np.ones(n_classes)
+    _, visit = settled(row_sites(y, np.ones(3), n_classes, 0.0), np.outer(x, x), variances)
+    _, rest = settled(row_sites(y[::2], np.ones(2), n_classes, 0.0), np.outer(x[::2], x[::2]), variances)
+    assert visit.energy == pytest.approx(rest.energy - np.log(n_classes), abs=2e-3)
+    np.testing.assert_allclose(visit.solved.mean[..., ::2], rest.solved.mean, atol=1e-8)
 
 
 def test_classes_without_rows_have_rivals_sites_alone():

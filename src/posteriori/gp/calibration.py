@@ -17,6 +17,7 @@ from scipy.special import logsumexp
 from posteriori.gp.coupled import Solved
 from posteriori.gp.independent import independent_variances
 from posteriori.gp.inputs import LabelledRows
+from posteriori.gp.output import log_mislabelled
 from posteriori.gp.repeats import MergedRows
 from posteriori.maths.largest import log_largest
 
@@ -44,7 +45,7 @@ class LeftOutLatents(NamedTuple):
     def log_probabilities(self, y: np.ndarray, rate: float, spread: float = 1.0) -> np.ndarray:
         """The log-probabilities of the labels y, (n,), with variances multiplied by the spread."""
         log_z = log_largest(self.mean, np.maximum(spread * self.variance + 1.0, _LEAST), y)
-        return np.logaddexp(np.log1p(-rate) + log_z, np.log(max(rate, 1e-300) / (len(self.mean) - 1)))
+        return log_mislabelled(log_z, rate, len(self.mean))
 
 
 def _log_probabilities(fits: Sequence[LeftOutLatents], y: np.ndarray, rate: float, spread: float = 1.0) -> np.ndarray:

@@ -335,7 +335,7 @@ class PairSites:
     def sweep(self, gram: np.ndarray, variances: np.ndarray, sites: SiteParameters) -> CoupledSweep:
         """Visit all sites once, in units in which the noise has variance 1."""
         q = self.solve(gram, variances, sites)
-        prior = q.variance * gram.diagonal()
+        prior = np.maximum(q.variance * gram.diagonal(), _LEAST)  # of a row at which functions are known to be zero
         w = np.clip((1.0 - q.inverse_diagonal) / q.weights, _LEAST * prior, prior)
         m = q.mean
         t, s = sites

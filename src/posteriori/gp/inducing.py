@@ -25,7 +25,7 @@ from posteriori.gp.coupled import SiteParameters
 from posteriori.gp.inputs import LabelledRows
 from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.learning import KernelState
-from posteriori.gp.output import ArgmaxNode
+from posteriori.gp.output import ArgmaxNode, log_mislabelled
 from posteriori.gp.predictions import latent_moments
 from posteriori.gp.repeats import MergedRows
 from posteriori.gp.solution import GPSolution
@@ -156,7 +156,7 @@ def fit_inducing(
         raise FloatingPointError("The kernel matrix of the inducing inputs could not be factored: use fewer of them.")
     A, beyond = _project(kernel, free, Z, L, rows.X)
     scale = np.exp(state.log_scale)[:, None]
-    prior = np.einsum("mn,mn->n", A, A)
+    prior = np.maximum(np.einsum("mn,mn->n", A, A), _LEAST)  # of a row at which functions are known to be zero
     sites = SiteParameters(np.full((len(scale), len(rows.y)), 0.01), np.zeros((len(scale), len(rows.y))))
     before, rests, n_sweeps, damping = -np.inf, False, 0, _DAMPING
     while n_sweeps < _MOST_SWEEPS and not rests:
@@ -167,7 +167,7 @@ def fit_inducing(
         m_c, w_c = (q.m - s * q.w) / left, q.w / left
         value, by_mean, by_variance = _log_expected(scale * m_c, scale**2 * (beyond + w_c), rows.y, node)
         by_mean, by_variance = scale * by_mean, scale**2 * by_variance
-        e = np.clip(2.0 * by_variance - by_mean**2, -(1.0 - _LEAST) / w_c, 0.0)
+        e = np.clip(2.0 * by_variance - by_mean**2, -(1.0 - _LEAST) / np.maximum(w_c, _LEAST), 0.0)
         target = SiteParameters(-e / (1.0 + w_c * e), (by_mean - m_c * e) / (1.0 + w_c * e))
         brackets = -0.5 * np.log(left) + 0.5 * (q.m**2 * t - 2.0 * q.m * s + s * s * q.w) / left
         energy = q.log_partition + float(rows.c @ (value + brackets.sum(axis=0)))
@@ -200,10 +200,8 @@ def _log_expected(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The logarithm of E[p(y | h)], (n,), with its slopes by means and variances of the latents, (K, n)."""
     log_z, by_mean, by_variance = log_largest_slopes(mean, variance + node.noise, y)
-    right, wrong = np.log1p(-node.rate), np.log(max(node.rate, 1e-300) / (len(mean) - 1))
-    not_z = np.log(np.maximum(-np.expm1(log_z), 1e-300))
-    value = np.logaddexp(right + log_z, wrong + not_z)
-    slope = np.exp(log_z - value) * (np.exp(right) - np.exp(wrong))
+    value = log_mislabelled(log_z, node.rate, len(mean))
+    slope = np.exp(log_z - value) * (1.0 - node.rate - node.rate / (len(mean) - 1))
     return value, slope * by_mean, slope * by_variance
 
 

@@ -14,7 +14,19 @@ import scipy.special
 from posteriori.maths.integrals import even_nodes
 from posteriori.maths.largest import largest_probabilities, log_largest_probabilities, probit_probabilities
 
-__all__ = ["ArgmaxNode", "OutputNode", "SoftmaxNode"]
+__all__ = ["ArgmaxNode", "OutputNode", "SoftmaxNode", "log_mislabelled"]
+
+
+_RATE_ENOUGH = 1e-9
+"""A rate of mislabelled rows above which no probability of a class is too small for its logarithm to be taken."""
+
+
+def log_mislabelled(log_z: np.ndarray, rate: float, K: int) -> np.ndarray:
+    """The log-probability of a label from that of its class being the largest, with this rate of mislabelled rows."""
+    if rate <= 1e-300:
+        return log_z
+    wrong = np.log(rate / (K - 1)) + np.log(np.maximum(-np.expm1(log_z), 1e-300))
+    return np.logaddexp(np.log1p(-rate) + log_z, wrong)
 
 
 class OutputNode(Protocol):
@@ -46,11 +58,9 @@ class ArgmaxNode:
 
     def log_probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """The logarithms of E[p(k | h)], (K, n)."""
-        log_z = log_largest_probabilities(mean, variance + self.noise)
-        if self.rate <= 1e-300:
-            return log_z
-        wrong = np.log(self.rate / (len(mean) - 1)) + np.log(np.maximum(-np.expm1(log_z), 1e-300))
-        return np.logaddexp(np.log1p(-self.rate) + log_z, wrong)
+        if self.rate > _RATE_ENOUGH:  # no probability is small
+            return np.log(self.probabilities(mean, variance))
+        return log_mislabelled(log_largest_probabilities(mean, variance + self.noise), self.rate, len(mean))
 
     def at(self, latent: np.ndarray) -> np.ndarray:
         """p(k | f) where the latents f are known and only the noise is not, (K, n)."""

@@ -21,6 +21,8 @@ Array = Any
 
 MATERN_ORDERS = (0.5, 1.5, 2.5)
 
+_SAME = 1e-6
+"""The distance below which two rows are the same."""
 _TINY = 1e-20
 """A number added to squared distances under a root, whose slope at zero is infinite."""
 
@@ -50,8 +52,9 @@ def matern_slope(X: Array, order: float) -> Array:
     """Derivatives of the Gram matrix of a Matern kernel by the squared distances of the rows of X, (n, n)."""
     xp = X.__array_namespace__()
     d = xp.sqrt(2.0 * order * squared_distances(X, X) + _TINY)
-    polynomial = {0.5: -0.5 / d, 1.5: -1.5, 2.5: -5.0 / 6.0 * (1.0 + d)}[order]
-    return polynomial * xp.exp(-d)
+    if order == 0.5:  # infinite at zero; but identical rows stay so, and nearly identical ones are so for rounding
+        return xp.where(d > _SAME, -0.5 * xp.exp(-d) / xp.maximum(d, _SAME), 0.0)
+    return {1.5: -1.5, 2.5: -5.0 / 6.0 * (1.0 + d)}[order] * xp.exp(-d)
 
 
 def linear(X: Array, Z: Array) -> Array:

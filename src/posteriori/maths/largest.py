@@ -29,9 +29,11 @@ _FALL = 38.0
 _NODES, _MODE_STEPS, _END_STEPS = 32, 12, 10
 _FAST_NODES, _FAST_MODE_STEPS, _FAST_END_STEPS = 16, 4, 3
 _GRID_NODES, _PROBIT_NODES = 96, 40
+_FEW_CLASSES = 10
+"""The number of classes up to which fewer nodes are enough where all variances are the same."""
 _GRID_ENOUGH = 1e-9
 """A row whose probabilities sum to one within this is good; others are integrated class by class."""
-_SMALL = 1e-30
+_SMALL = 1e-6
 """A probability below this is integrated by itself where its logarithm is asked for."""
 _BLOCK = 2**21
 """The number of values of K Gaussians at all nodes that are computed together, at most."""
@@ -63,10 +65,8 @@ def log_largest_probabilities(mean: np.ndarray, variance: np.ndarray) -> np.ndar
         return np.stack([log_ndtr(margin), log_ndtr(-margin)])
     P = largest_probabilities(mean, variance)
     log_p = np.log(np.maximum(P, _SMALL))
-    small = np.flatnonzero((P < _SMALL).any(axis=0))
-    if len(small):
-        again = _class_by_class(mean[:, small], variance[:, small])
-        log_p[:, small] = np.where(P[:, small] < _SMALL, again, log_p[:, small])
+    k, i = np.nonzero(P < _SMALL)
+    log_p[k, i] = log_largest(mean[:, i], variance[:, i], k)
     return log_p
 
 
@@ -80,7 +80,8 @@ def probit_probabilities(mean: np.ndarray, noise: float) -> np.ndarray:
     """The probability of each class to be the largest, (K, n), where all variances are `noise`: right to 1e-6."""
     if len(mean) == 2:
         return pair_probabilities(mean, np.full(mean.shape, noise))
-    P = _on_common_grid(mean, np.broadcast_to(noise, mean.shape), _PROBIT_NODES)
+    n_nodes = _PROBIT_NODES if len(mean) <= _FEW_CLASSES else _GRID_NODES
+    P = _on_common_grid(mean, np.broadcast_to(noise, mean.shape), n_nodes)
     return P / P.sum(axis=0)
 
 
