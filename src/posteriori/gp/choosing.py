@@ -99,7 +99,7 @@ def learn_kernel(
     status, at_rest, n_steps, n_sweeps, n_learning = Status.CONVERGED, True, 0, 0, 0
     trace, part, sites = list[Chunk](), order[:0], dict[str, SiteParameters]()
     memories = dict[str, Memory]()
-    for size, most in _stages(*rows.X.shape, K, plan) if plan.max_iter > 0 else ():
+    for size, most in _stages(len(rows.y), rows.X.shape[1], K, plan) if plan.max_iter > 0 else ():
         part, n_learning = order[:size], size
         subset = LabelledRows(rows.X[part], rows.y[part], rows.c[part])
         values = dict[str, float]()
