@@ -98,7 +98,7 @@ def expected():
         A, beyond = model.project(free, jnp.asarray(X), 1e-8)
         mean, variance = model.functions(free, q.mean @ A, beyond + ((q.covariance @ A) * A).sum(1))
         mean, variance = np.asarray(mean), np.asarray(variance)
-        return mean, variance, likelihood.probabilities(likelihood.start(), mean, variance + 1.0)
+        return mean, variance, likelihood.node(likelihood.start()).probabilities(mean, variance)
 
 
 def mean_and_error(chains):

@@ -31,7 +31,9 @@ def likely_vectors(evidence: KernelEvidence, best: np.ndarray, n_nodes: int) -> 
     Where there are many parameters, those of one kind, such as all lengthscales, move together.
     """
     B = np.eye(len(best)) if len(best) <= _MOST else _together(evidence)
-    _, slope = evidence(best)
+    value, slope = evidence(best)
+    if not np.isfinite(value):
+        return [best]
     H = np.empty((B.shape[1], B.shape[1]))
     for i, direction in enumerate(B.T):
         value, there = evidence(best + _STEP * direction)

@@ -74,7 +74,7 @@ def settle(
         if len(energies) > 1 and abs(energies[-1] - energies[-2]) <= enough:
             return now, visit, True, n_sweeps
         if len(energies) > 3 and np.all(np.diff(np.sign(np.diff(energies[-4:]))) != 0):
-            damping *= 0.5
+            damping, energies = 0.5 * damping, energies[-1:]
         if n_sweeps < most:
             now = now.towards(visit.target, damping)
             visit = sites.sweep(gram, variances, now)

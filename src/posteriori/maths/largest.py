@@ -29,8 +29,9 @@ _FALL = 38.0
 _NODES, _MODE_STEPS, _END_STEPS = 32, 12, 10
 _FAST_NODES, _FAST_MODE_STEPS, _FAST_END_STEPS = 16, 4, 3
 _GRID_NODES, _PROBIT_NODES = 96, 40
-_FEW_CLASSES = 10
-"""The number of classes up to which fewer nodes are enough where all variances are the same."""
+_FEW_CLASSES, _MANY_CLASSES = 5, 20
+"""Up to the first number of classes fewer nodes are enough where all variances are the same; above the second, the
+distribution of the maximum is so narrow that twice as many are needed."""
 _GRID_ENOUGH = 1e-9
 """A row whose probabilities sum to one within this is good; others are integrated class by class."""
 _SMALL = 1e-6
@@ -51,7 +52,7 @@ def largest_probabilities(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """
     if len(mean) == 2:
         return pair_probabilities(mean, variance)
-    P = _on_common_grid(mean, variance, _GRID_NODES)
+    P = _on_common_grid(mean, variance, _GRID_NODES if len(mean) <= _MANY_CLASSES else 2 * _GRID_NODES)
     wrong = np.flatnonzero(~(np.abs(P.sum(axis=0) - 1.0) < _GRID_ENOUGH))
     if len(wrong):
         P[:, wrong] = np.exp(_class_by_class(mean[:, wrong], variance[:, wrong]))
