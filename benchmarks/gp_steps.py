@@ -82,7 +82,7 @@ class Posteriori:
         """Return a function that takes some steps and waits for them."""
         import jax
 
-        from posteriori.gp.settings import jax_session
+        from posteriori.gp.session import jax_session
 
         with jax_session(None):
             advance, state = (self._one_layer if self.layers == 1 else self._two_layers)(size, X, y, Z, steps)
