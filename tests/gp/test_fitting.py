@@ -17,8 +17,8 @@ from tests.gp.gp_cases import X, Y, assert_probabilities, deep, gp, three_classe
 from tests.slow import quick_first  # noqa: E402
 
 from posteriori import ApproximationWarning, ConvergenceWarning, Status, kernels  # noqa: E402
+from posteriori.gp import ascent as gp_ascent  # noqa: E402
 from posteriori.gp import fit as gp_fit  # noqa: E402
-from posteriori.gp import options as gp_options  # noqa: E402
 from posteriori.gp import progress as gp_progress  # noqa: E402
 
 few_steps = pytest.mark.filterwarnings(
@@ -313,7 +313,7 @@ def test_an_interruption_after_all_is_learned_keeps_it(monkeypatch):
 
 @pytest.fixture
 def saved_often(monkeypatch):
-    monkeypatch.setattr(gp_options, "_SAVE_EVERY", -1.0)
+    monkeypatch.setattr(gp_ascent, "_SAVE_EVERY", -1.0)
 
 
 @few_steps

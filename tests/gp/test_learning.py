@@ -7,9 +7,8 @@ from posteriori.gp import learning
 from posteriori.gp.choosing import LearningPlan, learn_kernel
 from posteriori.gp.coupled import CoupledSweep, SiteParameters, row_sites
 from posteriori.gp.inputs import LabelledRows
-from posteriori.gp.kernel_uncertainty import likely_vectors
 from posteriori.gp.kernels import ARD, RBF, Constant, Linear, Matern
-from posteriori.gp.learning import KernelEvidence, KernelState, Learned, ascend, settle
+from posteriori.gp.learning import KernelEvidence, KernelState, Learned, ascend, likely_vectors, settle
 from posteriori.gp.trees import leaves, packed, rebuilt, unpacked
 from posteriori.solvers.solution import Status
 from posteriori.threads import one_blas_thread

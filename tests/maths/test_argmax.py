@@ -13,9 +13,10 @@ from scipy.integrate import quad
 
 jax = pytest.importorskip("jax")
 
+from tests.maths.gaussian_rows import log_integrand, naive, rows, where_it_matters  # noqa: E402
+
 from posteriori.maths import argmax  # noqa: E402
 from posteriori.maths.argmax import Rule, log_ndtr  # noqa: E402
-from posteriori.maths.largest import largest_probabilities  # noqa: E402
 
 log_argmax = jax.jit(argmax.log_argmax, static_argnames="rule")
 gauss_hermite = jax.jit(argmax.gauss_hermite, static_argnames=("n_nodes", "adaptive"))
@@ -27,47 +28,8 @@ def double():
         yield
 
 
-def log_integrand(t, mean, variance, y):
-    """Of one row, at many t."""
-    d = (t[:, None] - mean) / np.sqrt(variance)
-    terms = scipy.special.log_ndtr(d)
-    terms[:, y] = -0.5 * d[:, y] ** 2 - 0.5 * np.log(2 * np.pi * variance[y])
-    return terms.sum(axis=1)
-
-
-def where_it_matters(mean, variance, y):
-    """Where the log-integrand is within 60 of its top, by looking closer and closer."""
-    sd = np.sqrt(variance)
-    low, high = min((mean - 45 * sd).min(), mean[y] - 60 * sd[y]), (mean + 45 * sd).max()
-    for _ in range(8):
-        t = np.linspace(low, high, 401)
-        f = log_integrand(t, mean, variance, y)
-        high_enough = np.flatnonzero(f > f.max() - 60)
-        low, high = t[max(high_enough[0] - 1, 0)], t[min(high_enough[-1] + 1, 400)]
-    return low, high
-
-
-def naive_row(mean, variance, y, size=4001):
-    """Log Z of one row: equal weights at many equally spaced t, which of smooth functions converges at once."""
-    t, step = np.linspace(*where_it_matters(mean, variance, y), size, retstep=True)
-    return scipy.special.logsumexp(log_integrand(t, mean, variance, y)) + np.log(step)
-
-
-def naive(mean, variance, y):
-    return np.array([naive_row(*row) for row in zip(mean.T, variance.T, y, strict=True)])
-
-
 FEW = slice(0, 10)
 """The rows of forty, one compiled shape, that are compared with plain sums."""
-
-
-def rows(K, n, ratio, seed=0):
-    """Rows of every kind, sure and unsure, whose standard deviations differ by factors up to `ratio`."""
-    rng = np.random.default_rng([seed, K, ratio])
-    sd = np.exp(rng.uniform(0.0, np.log(ratio), (K, n))) if ratio > 1 else np.ones((K, n))
-    sd[0], sd[-1] = 1.0, ratio
-    mean = rng.normal(size=(K, n)) * rng.choice([0.3, 1.0, 3.0, 10.0], n) * rng.choice([1.0, ratio], n)
-    return mean, sd**2, rng.integers(0, K, n)
 
 
 # The normal distribution function
@@ -316,51 +278,3 @@ def test_work_is_what_the_rule_says():
     }
     assert error[Rule(16, 6, 4)] < 1e-7
     assert error[Rule(4)] > 1e-3
-
-
-# All classes at once
-
-
-@pytest.mark.parametrize(
-    ("K", "ratio", "tolerance"),
-    [
-        (2, 1, 1e-9),
-        (3, 10, 1e-8),
-        (3, 100, 1e-3),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((10, 10, 1e-7), (50, 1, 1e-9), (3, 10000, 3e-3))),
-    ],
-)
-def test_probabilities_are_those_of_one_class_at_a_time(K, ratio, tolerance):
-    mean, variance, _ = rows(K, 12, ratio)
-    P = largest_probabilities(mean, variance)
-    size = max(1001, 40 * ratio)
-    classes = range(0, K, -(-K // 5))
-    each = [[naive_row(mean[:, n], variance[:, n], k, size) for n in range(12)] for k in classes]
-    np.testing.assert_allclose(P[classes], np.exp(each), atol=tolerance)
-    np.testing.assert_allclose(P.sum(axis=0), 1.0, rtol=1e-14)
-    assert (P >= 0.0).all()
-
-
-def test_rows_beyond_one_grid_do_not_change_those_on_it():
-    mean, variance, _ = rows(3, 12, 1)
-    wild_mean, wild_variance, _ = rows(3, 12, 10000)
-    mixed_mean, mixed_variance = mean.copy(), variance.copy()
-    mixed_mean[:, 5], mixed_variance[:, 5] = wild_mean[:, 5], wild_variance[:, 5]
-    P = largest_probabilities(mixed_mean, mixed_variance)
-    others = np.arange(12) != 5
-    np.testing.assert_array_equal(P[:, others], largest_probabilities(mean, variance)[:, others])
-    np.testing.assert_allclose(P[:, 5], largest_probabilities(wild_mean, wild_variance)[:, 5], rtol=1e-9)
-
-
-def test_ties_are_broken_evenly():
-    for K in (2, 3, 10):
-        np.testing.assert_allclose(largest_probabilities(np.zeros((K, 12)), np.ones((K, 12))), 1.0 / K, atol=1e-12)
-
-
-def test_probabilities_are_frequencies_of_the_largest_draw():
-    mean, sd = np.array([0.3, -0.5, 0.0, 1.0]), np.array([1.0, 3.0, 0.2, 0.5])
-    draws = np.random.default_rng(0).normal(mean, sd, size=(200_000, 4))
-    frequency = np.bincount(draws.argmax(axis=1), minlength=4) / len(draws)
-    P = largest_probabilities(*(np.repeat(a[:, None], 12, axis=1) for a in (mean, sd**2)))[:, 0]
-    error = np.sqrt(P * (1 - P) / len(draws))
-    assert (np.abs(frequency - P) < 4 * error).all()

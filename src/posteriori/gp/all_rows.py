@@ -15,10 +15,10 @@ import numpy as np
 from posteriori.gp.calibration import LeftOutLatents, left_out_score, left_out_spread
 from posteriori.gp.coupled import LatentMoments, SiteParameters, Solved, row_sites
 from posteriori.gp.independent import independent_variances
-from posteriori.gp.kernel_uncertainty import likely_vectors
 from posteriori.gp.kernels import Free, Kernel
-from posteriori.gp.learning import KernelEvidence, KernelState, settle
+from posteriori.gp.learning import KernelEvidence, KernelState, likely_vectors, settle
 from posteriori.gp.output import ArgmaxNode
+from posteriori.gp.predictions import FittedProbit
 from posteriori.gp.solution import GPSolution
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _NODE_SETTLED = 3e-4
 
 
 @dataclass(frozen=True)
-class FittedRows:
+class FittedRows(FittedProbit):
     """A fitted Gaussian process on all distinct rows: the kernel, and the sites, from which the posterior follows."""
 
     kernel: Kernel
@@ -56,8 +56,6 @@ class FittedRows:
     solution: GPSolution
     spread: float = 1.0
     """The factor on the variances of the latents under which probabilities are best."""
-
-    needs_jax = False
 
     @cached_property
     def _solved(self) -> Solved:
@@ -75,23 +73,9 @@ class FittedRows:
         return np.exp(2.0 * self.log_scale) / self.node.noise
 
     @property
-    def scale(self) -> np.ndarray:
-        """The scales sigma_k of the latent functions, (K,)."""
-        return np.exp(self.log_scale)
-
-    @property
-    def mislabelling(self) -> float:
-        """The rate of mislabelled rows."""
-        return self.node.rate
-
-    @property
     def inducing(self) -> np.ndarray:
         """The distinct rows, (M, D)."""
         return np.unique(self.X, axis=0)
-
-    def learned_kernel(self, unit: np.ndarray) -> Kernel:
-        """The kernel as learned, of features in their own units."""
-        return self.kernel.learned(self.free, unit)
 
     def _latent_moments(self, X: np.ndarray) -> LatentMoments:
         """Moments of the latents in units of the noise."""
@@ -103,10 +87,6 @@ class FittedRows:
         mean, covariance = self._latent_moments(X)
         variance = independent_variances(mean, covariance, 1.0)
         return np.sqrt(self.node.noise) * mean[None], self.node.noise * variance[None]
-
-    def predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances (S, K, n) of the latents that probabilities are computed from."""
-        return self.latents(X)
 
     def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means (n, K) and covariances (n, K, K) of the latent functions."""

@@ -1,4 +1,6 @@
-"""An ascent of an energy whose steps are compiled in chunks: its learning rate, and its end.
+"""The options of a fit, and the ascent of an energy that they guide: its learning rate, and its end.
+
+Steps are compiled in chunks.
 
 The learning rate stays as it is while the energy rises by more than `tol` of its own size from one chunk to the next;
 then it is cut, and after the third cut the ascent ends. So the energy decides, not a number of epochs.
@@ -19,11 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from posteriori.gp.checkpoint import FIRST_JITTER, Position
+from posteriori.gp.checkpoint import FIRST_JITTER, Checkpoint, Position
+from posteriori.gp.progress import Report
 from posteriori.gp.solution import Chunk
 from posteriori.solvers.solution import Status
 
-__all__ = ["NOT_FINITE", "Advance", "Ascent", "ascend"]
+__all__ = ["Advance", "Ascent", "FitOptions", "ascend"]
 
 _CUT = 0.3
 """The factor by which a learning rate is cut."""
@@ -34,7 +37,9 @@ _FEWEST = 5
 _JITTERS = (FIRST_JITTER, 1e-5, 1e-4, 1e-3, 1e-2)
 """What is added to the diagonal of K_zz, in units of its mean: the next larger one where an energy is not finite."""
 
-NOT_FINITE = (
+_SAVE_EVERY = 5.0
+"""Seconds between checkpoints."""
+_NOT_FINITE = (
     "The energy ceased to be finite, even with a jitter of {:g} on the diagonal of the kernel matrix of the inducing "
     "inputs: check X for columns of extreme scale, or use fewer inducing inputs."
 )
@@ -155,5 +160,47 @@ def _steadier(at: Position) -> Position:
     """The position with the next larger jitter and half the learning rate; raises after the largest jitter."""
     larger = [value for value in _JITTERS if value > at.jitter]
     if not larger:
-        raise FloatingPointError(NOT_FINITE.format(at.jitter))
+        raise FloatingPointError(_NOT_FINITE.format(at.jitter))
     return at._replace(jitter=larger[0], rate=0.5 * at.rate, since=())
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The options of one fit: power, batches, learning rate, when it ends, and who watches it."""
+
+    power: float
+    batch_size: int
+    rate: float
+    tol: float
+    max_iter: int
+    seed: int
+    calibrate: bool = True
+    device: str | None = None
+    n_learning: int | None = None
+    checkpoint: Checkpoint | None = None
+    report: Report | None = None
+
+    def ascend(self, advance: Advance, state: Any, noisy: int) -> Ascent:
+        """Ascend from this state, or from where a checkpoint has it."""
+        at = Position(0, self.rate)
+        saved = None if self.checkpoint is None else self.checkpoint.load(state)
+        if saved is not None:
+            state, at = saved
+        saved_at = perf_counter()
+
+        def watch(state: Any, at: Position, chunk: Chunk) -> None:
+            nonlocal saved_at
+            if self.report is not None:
+                self.report(chunk)
+            if self.checkpoint is not None and perf_counter() - saved_at > _SAVE_EVERY:
+                self.checkpoint.save(state, at)
+                saved_at = perf_counter()
+
+        return ascend(advance, state, at, tol=self.tol, max_iter=self.max_iter, noisy=noisy, watch=watch)
+
+    def finish(self, energy: float, jitter: float, status: Status) -> None:
+        """Raise if the final energy is not finite; remove the checkpoint of a fit that was not interrupted."""
+        if not np.isfinite(energy):
+            raise FloatingPointError(_NOT_FINITE.format(jitter))
+        if self.checkpoint is not None and status is not Status.INTERRUPTED:
+            self.checkpoint.remove()

@@ -34,7 +34,7 @@ from posteriori.solvers.solution import Status
 from posteriori.threads import one_blas_thread
 
 if TYPE_CHECKING:
-    from posteriori.gp.options import FitOptions
+    from posteriori.gp.ascent import FitOptions
     from posteriori.gp.progress import Report
     from posteriori.gp.solution import GPSolution
 
@@ -153,8 +153,8 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _fit_options(self, rows: LabelledRows, settings: GPSettings, report: Report | None) -> FitOptions:
         """The options of this fit, with those that depend on the number of rows."""
+        from posteriori.gp.ascent import FitOptions
         from posteriori.gp.checkpoint import Checkpoint
-        from posteriori.gp.options import FitOptions
 
         checkpoint = None
         if self.checkpoint is not None:

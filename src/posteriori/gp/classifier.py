@@ -13,7 +13,7 @@ from posteriori.gp.kernels import Kernel
 from posteriori.gp.settings import GPSettings
 
 if TYPE_CHECKING:
-    from posteriori.gp.options import FitOptions
+    from posteriori.gp.ascent import FitOptions
     from posteriori.gp.predictions import FittedLatents
 
 __all__ = ["GPClassifier"]

@@ -196,7 +196,7 @@ class CoupledSites:
         prior = 1.0 + gram.diagonal() * (variances[:, None] + variances[self.y])
         visit = _visit(m, np.minimum(w, prior), prior, sites, self.rate)
         constants = np.log(c * S) - c * np.log(S) + c * b * b / S
-        energy = (
+        energy = float(
             -0.5 * q.log_determinant
             + 0.5 * (constants.sum() + (q.nu * q.mean).sum())
             + (c * np.where(own, 0.0, visit.energy)).sum()
@@ -342,7 +342,7 @@ class PairSites:
         # the factor is Phi(sign d / sqrt 2): divided by sqrt(2), noise has variance 1
         half = SiteParameters(2.0 * t, np.sqrt(2.0) * self.sign * s)
         visit = _visit(self.sign * m / np.sqrt(2.0), 0.5 * w, 0.5 * prior, half, self.rate)
-        energy = -0.5 * q.log_determinant + 0.5 * (q.nu * m).sum() + (self.c * visit.energy).sum()
+        energy = float(-0.5 * q.log_determinant + 0.5 * (q.nu * m).sum() + (self.c * visit.energy).sum())
         precision, shift = visit.target
         return CoupledSweep(q, energy, SiteParameters(0.5 * precision, self.sign * shift / np.sqrt(2.0)))
 

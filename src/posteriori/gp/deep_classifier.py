@@ -14,7 +14,7 @@ from posteriori.gp.settings import GPSettings
 from posteriori.parameters import is_whole_number, require_count
 
 if TYPE_CHECKING:
-    from posteriori.gp.options import FitOptions
+    from posteriori.gp.ascent import FitOptions
     from posteriori.gp.predictions import FittedLatents
 
 __all__ = ["DeepGPClassifier"]

@@ -15,13 +15,13 @@ import numpy as np
 from jax import Array
 from scipy.optimize import minimize_scalar
 
+from posteriori.gp.ascent import FitOptions
 from posteriori.gp.batches import Batches, Epochs, chunk_size, chunks_together, in_batches
 from posteriori.gp.energy import covariance_of
 from posteriori.gp.ep import InducingBelief, Sites, belief, left_out
 from posteriori.gp.inference import GPProblem
 from posteriori.gp.inputs import LabelledRows, inducing_inputs, typical_distance
 from posteriori.gp.kernels import RBF, Free
-from posteriori.gp.options import FitOptions
 from posteriori.gp.predictive import FittedGP, FittedStack
 from posteriori.gp.solution import GPSolution
 from posteriori.gp.sparse import SparseGP

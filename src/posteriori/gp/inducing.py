@@ -26,7 +26,7 @@ from posteriori.gp.inputs import LabelledRows
 from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.learning import KernelState
 from posteriori.gp.output import ArgmaxNode, log_mislabelled
-from posteriori.gp.predictions import latent_moments
+from posteriori.gp.predictions import FittedProbit, latent_moments
 from posteriori.gp.repeats import MergedRows
 from posteriori.gp.solution import GPSolution
 from posteriori.maths.largest import log_largest_slopes
@@ -48,7 +48,7 @@ _CANDIDATES = 20_000
 
 
 @dataclass(frozen=True)
-class FittedInducing:
+class FittedInducing(FittedProbit):
     """A fitted layer seen through inducing inputs: q(v_k) = N(mean, covariance) of every class."""
 
     kernel: Kernel
@@ -63,26 +63,10 @@ class FittedInducing:
     solution: GPSolution
     spread: float = 1.0
 
-    needs_jax = False
-
-    @property
-    def scale(self) -> np.ndarray:
-        """The scales sigma_k of the latent functions, (K,)."""
-        return np.exp(self.log_scale)
-
-    @property
-    def mislabelling(self) -> float:
-        """The rate of mislabelled rows."""
-        return self.node.rate
-
     @property
     def inducing(self) -> np.ndarray:
         """The inducing inputs, (M, D)."""
         return self.Z
-
-    def learned_kernel(self, unit: np.ndarray) -> Kernel:
-        """The kernel as learned, of features in their own units."""
-        return self.kernel.learned(self.free, unit)
 
     def latents(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances (1, K, n) of the latents, without noise."""
@@ -90,10 +74,6 @@ class FittedInducing:
         spread = np.array([np.einsum("mn,mn->n", A, S @ A) for S in self.covariance])
         scale = self.scale[:, None]
         return (scale * (self.mean @ A))[None], (scale**2 * (beyond + spread))[None]
-
-    def predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances (S, K, n) of the latents that probabilities are computed from."""
-        return self.latents(X)
 
     def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means (n, K) and covariances (n, K, K) of the latent functions."""

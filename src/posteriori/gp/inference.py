@@ -17,7 +17,7 @@ from posteriori.gp.session import jax_session
 from posteriori.threads import one_blas_thread
 
 if TYPE_CHECKING:
-    from posteriori.gp.options import FitOptions
+    from posteriori.gp.ascent import FitOptions
     from posteriori.gp.output import ArgmaxNode
     from posteriori.gp.predictions import FittedLatents
     from posteriori.gp.settings import LikelihoodSettings

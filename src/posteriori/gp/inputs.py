@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.cluster import KMeans
 
+from posteriori.maths.covariance_functions import squared_distances
 from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.products import as_dense
 from posteriori.rows.target import Target
@@ -137,5 +138,5 @@ def typical_distance(X: np.ndarray, seed: int) -> float:
     i, j = np.triu_indices(len(sample), 1)
     if len(i) == 0:
         return 1.0
-    distance = float(np.sqrt(np.median(((sample[i] - sample[j]) ** 2).sum(axis=1))))
+    distance = float(np.sqrt(np.median(squared_distances(sample, sample)[i, j])))
     return distance if distance > 0.0 else 1.0

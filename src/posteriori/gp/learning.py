@@ -8,6 +8,11 @@ K_k = \sigma_k^2 K and A_k = dE/dK_k,
 
 and the kernel turns the first into slopes by its own parameters. Sites are kept from one step to the next: a few
 sweeps bring them back to their fixed point.
+
+Where rows are few, a kernel's parameters are uncertain. Their posterior is approximated by Laplace's method: with
+\hat\theta the best vector of their logarithms, and H minus the Hessian of the log evidence plus log-prior there,
+\theta ~ N(\hat\theta, H^{-1}). A few nodes \theta_s = \hat\theta + C z_s, C C^T = H^{-1}, z_s with mean zero and
+covariance I, stand for it; each has sites of its own. H comes from differences of slopes.
 """
 
 from __future__ import annotations
@@ -23,8 +28,9 @@ from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.progress import Report
 from posteriori.gp.solution import Chunk
 from posteriori.gp.trees import leaves, packed, unpacked
+from posteriori.maths.integrals import even_nodes
 
-__all__ = ["KernelEvidence", "KernelState", "Learned", "Memory", "ascend", "settle"]
+__all__ = ["KernelEvidence", "KernelState", "Learned", "Memory", "ascend", "likely_vectors", "settle"]
 
 _SCALE_SPREAD = 3.0
 """The prior's standard deviation of the mean of log sigma_k about its start."""
@@ -45,6 +51,14 @@ _LONGEST = 1.0
 _HALVINGS = 6
 _PATIENCE = 4
 """The number of steps whose rise must be worth the tolerance."""
+_ONE_BY_ONE = 20
+"""The number of parameters that are uncertain one by one, at most."""
+_DIFFERENCE = 0.1
+"""The step of a log-parameter over which the slope's difference is taken."""
+_FARTHEST = 3.0
+"""The farthest that a log-parameter goes from its best value."""
+_WIDEST = 2.5
+"""The largest standard deviation of a log-parameter along a direction of the Hessian."""
 
 
 @dataclass(frozen=True)
@@ -246,3 +260,31 @@ def _quasi_newton(slope: np.ndarray, memory: Memory) -> np.ndarray:
     for (s, y), share in zip(useful, reversed(shares), strict=True):
         direction += (share - (y @ direction) / (s @ y)) * s
     return direction
+
+
+def likely_vectors(evidence: KernelEvidence, best: np.ndarray, n_nodes: int) -> list[np.ndarray]:
+    """Vectors of parameters that stand for their posterior; the best one alone where its neighbours have no evidence.
+
+    Where there are many parameters, those of one kind, such as all lengthscales, move together.
+    """
+    B = np.eye(len(best)) if len(best) <= _ONE_BY_ONE else _together(evidence)
+    value, slope = evidence(best)
+    if not np.isfinite(value):
+        return [best]
+    H = np.empty((B.shape[1], B.shape[1]))
+    for i, direction in enumerate(B.T):
+        value, there = evidence(best + _DIFFERENCE * direction)
+        if not np.isfinite(value):
+            return [best]
+        H[i] = (slope - there) @ B / _DIFFERENCE
+    curvature, axes = np.linalg.eigh(0.5 * (H + H.T))
+    spread = 1.0 / np.sqrt(np.maximum(curvature, 1.0 / _WIDEST**2))
+    z = even_nodes(len(spread), n_nodes).points  # (P, S)
+    away = B @ (axes @ (spread[:, None] * z))
+    return list((best[:, None] + np.clip(away, -_FARTHEST, _FARTHEST)).T)
+
+
+def _together(evidence: KernelEvidence) -> np.ndarray:
+    """Directions (P, R) in which all parameters of one kind move by the same amount."""
+    sizes = evidence.sizes()
+    return np.repeat(np.eye(len(sizes)), sizes, axis=0)

@@ -11,13 +11,14 @@ from typing import Protocol
 import numpy as np
 from scipy.special import logsumexp
 
-from posteriori.gp.kernels import Kernel
-from posteriori.gp.output import OutputNode
+from posteriori.gp.kernels import Free, Kernel
+from posteriori.gp.output import ArgmaxNode, OutputNode
 from posteriori.gp.solution import GPSolution
 from posteriori.maths.integrals import even_nodes
 
 __all__ = [
     "FittedLatents",
+    "FittedProbit",
     "drawn_probabilities",
     "latent_moments",
     "mean_log_probabilities",
@@ -70,6 +71,39 @@ class FittedLatents(Protocol):
 
     def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means (n, K) and covariances (n, K, K) of the latent functions at standardised rows."""
+
+
+class FittedProbit:
+    """What fits of the multinomial probit by NumPy share: a kernel with its parameters, scales and an argmax node."""
+
+    kernel: Kernel
+    free: Free
+    log_scale: np.ndarray
+    node: ArgmaxNode
+
+    needs_jax = False
+
+    @property
+    def scale(self) -> np.ndarray:
+        """The scales sigma_k of the latent functions, (K,)."""
+        return np.exp(self.log_scale)
+
+    @property
+    def mislabelling(self) -> float:
+        """The rate of mislabelled rows."""
+        return self.node.rate
+
+    def learned_kernel(self, unit: np.ndarray) -> Kernel:
+        """The kernel as learned, of features in their own units."""
+        return self.kernel.learned(self.free, unit)
+
+    def latents(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances (S, K, n) of independent latents of standardised rows, without noise."""
+        raise NotImplementedError
+
+    def predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances (S, K, n) of the latents that probabilities are computed from."""
+        return self.latents(X)
 
 
 def _flat(array: np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ def progress_bar(verbose: int, max_iter: int) -> Iterator[Report | None]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("compiling", total=max_iter)
+        task = bar.add_task("starting", total=max_iter)
 
         def update(chunk: Chunk) -> None:
             bar.update(task, completed=chunk.n_steps, description=f"energy {chunk.energy:.2f}")
