@@ -41,9 +41,10 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import lapack
 from scipy.special import log_ndtr
 
+from posteriori.maths.blocked import BlockedFactor, inverse_and_log_determinant
 from posteriori.threads import run_tasks, usable_threads
 
 __all__ = [
@@ -225,8 +226,9 @@ class CoupledPosterior:
 
         def of_class(k: int) -> tuple[np.ndarray, float]:
             root = np.sqrt(weights[k])
-            inverse, log_det = _inverse(gram * (variances[k] * root[:, None] * root))
-            inverse *= root[:, None] * root
+            both = root[:, None] * root
+            inverse, log_det = _inverse(gram * both, variances[k])
+            inverse *= both
             return inverse, log_det
 
         E, log_determinants = zip(*_each_class(of_class, len(weights), len(gram)), strict=True)
@@ -239,9 +241,13 @@ class CoupledPosterior:
         return cls(gram, variances, weights, nu, a, E, L, log_determinant)
 
     @cached_property
+    def _factor(self) -> BlockedFactor:
+        return BlockedFactor.of(self.L)
+
+    @cached_property
     def G(self) -> list[np.ndarray]:
         """The matrices G_k = L^{-1} E_k; the last follows from sum_k E_k = L L^T."""
-        first = _each_class(lambda k: blas.dtrsm(1.0, self.L, self.E[k], lower=1), len(self.E) - 1, len(self.L))
+        first = _each_class(lambda k: self._factor.solve(self.E[k]), len(self.E) - 1, len(self.L))
         return [*first, self.L.T - sum(first[1:], start=first[0])]
 
     @cached_property
@@ -271,7 +277,7 @@ class CoupledPosterior:
         for k, variance in enumerate(self.variances):
             seen = self.E[k] @ (variance * cross)
             covariance[:, k, k] = variance * diagonal - variance * np.einsum("nm,nm->m", cross, seen)
-            lifted[k] = blas.dtrsm(1.0, self.L, seen, lower=1)
+            lifted[k] = self._factor.solve(seen)
         covariance += np.einsum("knm,lnm->mkl", lifted, lifted, optimize=True)
         return LatentMoments(self.variances[:, None] * (self.a @ cross), covariance)
 
@@ -365,8 +371,9 @@ class PairPosterior:
     def of(cls, gram: np.ndarray, variance: float, weights: np.ndarray, nu: np.ndarray) -> PairPosterior:
         """The posterior of sites with these weights and shifts, (n,)."""
         root = np.sqrt(weights)
-        inverse, log_det = _inverse(gram * (root[:, None] * root) * variance)
-        E = inverse * (root[:, None] * root)
+        both = root[:, None] * root
+        inverse, log_det = _inverse(gram * both, variance)
+        E = inverse * both
         a = nu - E @ (variance * (gram @ nu))
         return cls(gram, variance, weights, nu, a, E, inverse.diagonal().copy(), log_det)
 
@@ -404,17 +411,11 @@ def _each_class(of_class: Callable[[int], Any], K: int, n: int) -> list[Any]:
     return run_tasks(of_class, K, usable_threads(None) if n >= _LARGE else 1)
 
 
-def _inverse(scaled: np.ndarray) -> tuple[np.ndarray, float]:
-    """The inverse of B = I + scaled, symmetric, and log |B|; `scaled` is overwritten."""
-    n = len(scaled)
-    scaled.flat[:: n + 1] += 1.0
-    L, info = lapack.dpotrf(scaled.T, lower=1, clean=1, overwrite_a=1)
-    _require_factor(info)
-    log_det = 2.0 * float(np.log(L.diagonal()).sum())
-    lower, _ = lapack.dpotri(L, lower=1, overwrite_c=1)
-    inverse = lower + lower.T
-    inverse.flat[:: n + 1] *= 0.5
-    return inverse, log_det
+def _inverse(scaled: np.ndarray, variance: float) -> tuple[np.ndarray, float]:
+    """The inverse of B = I + variance * scaled, symmetric, and log |B|; `scaled` is overwritten."""
+    scaled *= variance
+    scaled.flat[:: len(scaled) + 1] += 1.0
+    return inverse_and_log_determinant(scaled)
 
 
 def _require_factor(info: int) -> None:

@@ -4,7 +4,7 @@ With inducing inputs Z, K_zz = L L^T, a row sees the whitened inducing values v_
 a = L^{-1} k_z(x), and its sites are those of `gp.ep`, one for each class, at power 1. Each sweep takes 2 M^2 n
 operations for each class: with t_k and s_k the sites' parameters,
 
-.. math:: P_k = I + A\, \mathrm{diag}(c\, t_k) A^\top = R R^\top, \quad w = |R^{-1} a|^2, \quad
+.. math:: P_k = I + A\, \mathrm{diag}(c\, t_k) A^\top, \quad w = a^\top P_k^{-1} a, \quad
           m = a^\top P_k^{-1} A (c\, s_k) .
 
 The kernel is given: it was learned from a part of the rows without inducing inputs (`gp.choosing`), as the evidence
@@ -29,6 +29,7 @@ from posteriori.gp.output import ArgmaxNode, log_mislabelled
 from posteriori.gp.predictions import FittedProbit, latent_moments
 from posteriori.gp.repeats import MergedRows
 from posteriori.gp.solution import GPSolution
+from posteriori.maths.blocked import BlockedFactor, inverse_and_log_determinant
 from posteriori.maths.largest import log_largest_slopes
 from posteriori.threads import run_tasks, usable_threads
 
@@ -102,7 +103,7 @@ def chosen_rows(kernel: Kernel, free: Free, X: np.ndarray, most: int, seed: int)
 
 def _project(kernel: Kernel, free: Free, Z: np.ndarray, L: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The columns a(x) (M, n), and the variances k(x, x) - a^T a that the inducing values leave open (n,)."""
-    A = blas.dtrsm(1.0, L, kernel.gram(free, Z, X), lower=1)
+    A = BlockedFactor.of(L).solve(kernel.gram(free, Z, X))
     return A, np.maximum(kernel.diagonal(free, X) - np.einsum("mn,mn->n", A, A), 0.0)
 
 
@@ -191,17 +192,10 @@ def _levelled(A: np.ndarray, c: np.ndarray, sites: SiteParameters, unit: np.ndar
 
     def of_class(k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         t, s = sites.precision[k], sites.shift[k]
-        P = blas.dsyrk(1.0, A * np.sqrt(c * t), lower=1)
+        P = blas.dsyrk(1.0, (A * np.sqrt(c * t)).T, trans=1, lower=1)
         P.flat[:: M + 1] += 1.0
-        R, info = lapack.dpotrf(P, lower=1, clean=1, overwrite_a=1)
-        if info != 0:
-            raise FloatingPointError("The matrix of a Gaussian process could not be factored.")
-        log_det = 2.0 * float(np.log(R.diagonal()).sum())
-        V = blas.dtrsm(1.0, R, A, lower=1)
-        w = np.einsum("mn,mn->n", V, V)
-        lower, _ = lapack.dpotri(R, lower=1, overwrite_c=1)
-        S = lower + lower.T
-        S.flat[:: M + 1] *= 0.5
+        S, log_det = inverse_and_log_determinant(P)
+        w = np.einsum("mn,mn->n", A, S @ A)
         return S, w, A @ (c * s), log_det
 
     covariances, variances, shifts, log_dets = zip(
