@@ -249,7 +249,7 @@ def test_probabilities_are_about_those_of_all_rows(K):
     """Sites of their own for every class make latents a little wider."""
     given = rows(K=K)
     chosen = kernel_as_given(given, K)
-    everything = fit_all_rows(chosen, chosen.state, distinct(given), NODE, calibrate=False)
+    everything = fit_all_rows(chosen, distinct(given), NODE, calibrate=False)
     P, expected = probabilities(fit(given, N, K), NEW), probabilities(everything, NEW)
     np.testing.assert_allclose(P, expected, atol=0.02)
     assert np.abs(P - expected).mean() < 0.01

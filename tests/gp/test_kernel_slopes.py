@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posteriori.gp.kernels import ARD, RBF, Constant, Linear, Matern, Polynomial
+from posteriori.gp.kernels import ARD, RBF, Constant, Linear, Matern, Polynomial, RationalQuadratic
 from posteriori.gp.trees import leaves, rebuilt
 from posteriori.maths.covariance_functions import MATERN_ORDERS, matern, matern_slope, squared_distances
 
@@ -20,6 +20,9 @@ KERNELS = {
     "rbf, one lengthscale": RBF(1.7, ard=False),
     "rbf, lengthscales in proportion": RBF(LENGTHS, ard=False),
     **{f"matern {order}": Matern(LENGTHS, order=order) for order in MATERN_ORDERS},
+    "rbf of blocks": RBF(LENGTHS, blocks=(0, 1, 0)),
+    "rational quadratic": RationalQuadratic(LENGTHS, shape=0.8),
+    "rational quadratic, one lengthscale": RationalQuadratic(1.7, ard=False),
     "matern, one lengthscale": Matern(1.7, ard=False),
     "linear": Linear(LENGTHS, ard=True),
     "linear, one lengthscale": Linear(1.7),
@@ -35,6 +38,7 @@ KERNELS = {
     "scaled": 2.5 * Matern(LENGTHS, order=1.5),
     "ard": ARD(LENGTHS),
     "ard of a sum": ARD(LENGTHS, inner=RBF(2.0, ard=False) + Linear(1.0, reach=3.0) * Polynomial(1.4) + 0.5),
+    "ard of a rational quadratic": ARD(LENGTHS, inner=RationalQuadratic(1.0, ard=False, fixed=True), blocks=(3, 3, 3)),
     "ard within ard": ARD(LENGTHS, inner=ARD((1.1, 0.8, 1.5), inner=Matern(1.2))),
 }
 each_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)

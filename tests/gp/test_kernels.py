@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from posteriori.gp.kernels import ARD, RBF, Constant, Linear, Matern, Product, Sum
+from posteriori.gp.kernels import ARD, RBF, Constant, Linear, Matern, Product, RationalQuadratic, Sum
 
 RNG = np.random.default_rng(0)
 D = 3
@@ -50,6 +50,11 @@ FORMULAS = {
     "a list": (RBF([*LENGTHS]), naive_rbf(LENGTHS)),
     "the typical distance": (RBF(), naive_rbf([2.2] * D)),
     "matern 1/2": (Matern(LENGTHS, order=0.5), naive(lambda x, z: np.exp(-distance(x, z, LENGTHS)))),
+    "rational quadratic": (
+        RationalQuadratic(LENGTHS, shape=0.7),
+        naive(lambda x, z: (1 + distance(x, z, LENGTHS) ** 2 / 1.4) ** -0.7),
+    ),
+    "rational quadratic of a large shape": (RationalQuadratic(LENGTHS, shape=1e13), naive_rbf(LENGTHS)),
     "linear": (Linear(LENGTHS), naive_linear(LENGTHS)),
     "constant": (Constant(0.3), np.full((7, 5), 0.3)),
     "sum": (RBF(LENGTHS) + Linear(1.5), naive_rbf(LENGTHS) + naive_linear([1.5] * D)),
@@ -293,3 +298,72 @@ def test_only_kernels_and_positive_numbers_are_added_and_multiplied(other):
     for combined in (lambda: RBF() + other, lambda: other + RBF(), lambda: RBF() * other, lambda: other * RBF()):
         with pytest.raises(TypeError, match="is not a kernel"):
             combined()
+
+
+# Blocks, and kernels made longer
+
+
+def test_lengthscales_of_blocks_have_the_prior_of_sums():
+    """log l = centre + part of the block + part of its own: the density is that of the sums, up to a constant."""
+    numbers = np.array([0, 1, 1, 1, 2, 2])
+    kernel = RBF(1.0, blocks=tuple(numbers))
+    same = numbers[:, None] == numbers
+    alone = same.sum(axis=0) == 1
+    covariance = 1.0 * same + 0.5**2 * np.diag(~alone)
+    precision = np.linalg.inv(covariance)
+    start = kernel.start(6, 1.0)
+
+    def naive_prior(values):
+        # the centre is the mean of the blocks' means, each weighted by how well it is known
+        known = np.array([1.0, 1.0 / (1.0 + 0.25 / 3), 1.0 / (1.0 + 0.25 / 2)])
+        means = np.array([values[numbers == b].mean() for b in range(3)])
+        centre = known @ means / known.sum()
+        apart = values - centre
+        return -0.5 * apart @ precision @ apart - 0.5 * (centre / 2.0) ** 2
+
+    draws = [{"log_lengthscale": RNG.normal(size=6)} for _ in range(3)]
+    got = [float(kernel.log_prior(free, start)) for free in draws]
+    expected = [naive_prior(free["log_lengthscale"]) for free in draws]
+    np.testing.assert_allclose(np.diff(got), np.diff(expected), atol=1e-10)
+
+
+def test_without_blocks_every_lengthscale_is_a_block_of_its_own():
+    free, start = {"log_lengthscale": RNG.normal(size=D)}, RBF().start(D, 1.0)
+    assert RBF(blocks=(0, 1, 2)).log_prior(free, start) == pytest.approx(RBF().log_prior(free, start), abs=1e-12)
+    assert RBF().in_blocks((0, 0, 1)) == RBF(blocks=(0, 0, 1))
+    assert RBF(blocks=(0, 1, 2)).in_blocks((0, 0, 1)) == RBF(blocks=(0, 1, 2))  # a user's own blocks stay
+
+
+def test_blocks_follow_the_features_that_are_kept():
+    assert RBF(blocks=(5, 7, 7)).of_features(np.array([0, 2]), 3).blocks == (5, 7)
+    with pytest.raises(ValueError, match="3 blocks: one for each of 4"):
+        RBF(blocks=(5, 7, 7)).of_features(np.arange(4), 4)
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(LENGTHS), ARD(LENGTHS), RBF(LENGTHS) + Matern(2.0) * Linear(1.5)], ids=["rbf", "ard", "sum"]
+)
+def test_a_kernel_made_longer_sees_features_made_smaller(kernel):
+    free = kernel.start(D, 1.0)
+    longer = kernel.lengthened(free, np.log(2.0))
+    np.testing.assert_allclose(kernel.gram(longer, X, Z), kernel.gram(free, X / 2.0, Z / 2.0), atol=1e-12)
+
+
+def test_fixed_lengthscales_stay():
+    kernel = RBF(LENGTHS, fixed=True)
+    free = kernel.start(D, 1.0)
+    assert kernel.lengthened(free, 1.0) is free
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (RationalQuadratic(shape=0.0), "shape=0.0 must be a positive number"),
+        (RationalQuadratic(shape="wide"), "shape='wide' must be a positive number"),
+        (RationalQuadratic(shape_fixed=2), "shape_fixed=2 must be True or False"),
+        (RBF(blocks=3), "blocks=3 must be None or"),
+    ],
+)
+def test_wrong_shapes_and_blocks_are_named(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        wrong.validate()

@@ -16,10 +16,12 @@ from posteriori.gp.calibration import LeftOutLatents, left_out_score, left_out_s
 from posteriori.gp.coupled import LatentMoments, SiteParameters, Solved, row_sites
 from posteriori.gp.independent import independent_variances
 from posteriori.gp.kernels import Free, Kernel
-from posteriori.gp.learning import KernelEvidence, KernelState, likely_vectors, settle
+from posteriori.gp.learning import KernelEvidence, likely_vectors, settle
 from posteriori.gp.output import ArgmaxNode
 from posteriori.gp.predictions import FittedProbit
+from posteriori.gp.refining import refined
 from posteriori.gp.solution import GPSolution
+from posteriori.solvers.solution import Status
 
 if TYPE_CHECKING:
     from posteriori.gp.choosing import ChosenKernel
@@ -159,36 +161,41 @@ class FittedMixture:
 
 
 def fit_all_rows(
-    chosen: ChosenKernel, state: KernelState, merged: MergedRows, node: ArgmaxNode, *, calibrate: bool
+    chosen: ChosenKernel, merged: MergedRows, node: ArgmaxNode, *, calibrate: bool
 ) -> FittedRows | FittedMixture:
     """Sweep the sites of all rows to their fixed point; those that the kernel was learned from begin where they are.
 
-    Where rows are few, so that the kernel is uncertain, likely kernels are fitted too.
+    Where left-out rows are to judge, they may ask for other lengthscales and scales first. Where rows are few, so that
+    the kernel is uncertain, likely kernels are fitted too.
     """
-    rows, K, kernel = merged.rows, len(state.log_scale), chosen.kernel
+    rows, K, kernel = merged.rows, len(chosen.state.log_scale), chosen.kernel
     sites = row_sites(rows.y, rows.c, K, node.rate)
-    gram = kernel.gram(state.free, rows.X, rows.X)
-    start = sites.start()
+    start, state, record = sites.start(), chosen.state, chosen.record
     if chosen.sites is not None:
         start.precision[:] = _UNSEEN  # rows that the kernel has not seen say nothing at first
         start.precision[:, chosen.part], start.shift[:, chosen.part] = chosen.sites
-    variances = state.variances / node.noise
-    at, visit, rests, n_sweeps = settle(sites, gram, variances, start, _SETTLED * len(rows.y), _MOST_SWEEPS)
+        if calibrate and record.status is not Status.INTERRUPTED:
+            better = refined(kernel, state, sites, start, merged, node.rate)
+            state, start = better.state, better.sites
+            record = replace(record, log_length=better.log_length, log_scale=better.log_scale)
+    gram = kernel.gram(state.free, rows.X, rows.X)
+    at, visit, rests, n_sweeps = settle(sites, gram, state.variances, start, _SETTLED * len(rows.y), _MOST_SWEEPS)
     if not np.isfinite(visit.energy):
         raise FloatingPointError(
             "The energy ceased to be finite: check X for columns of extreme scale, or use a kernel of less variance."
         )
     record = replace(
-        chosen.record, energy=visit.energy, n_passes=chosen.record.n_passes + n_sweeps, settled=rests,
+        record, energy=visit.energy, n_passes=record.n_passes + n_sweeps, settled=rests,
         n_copies=merged.n_copies, n_inducing=len(np.unique(rows.X, axis=0)),
     )  # fmt: skip
-    fitted = FittedRows(kernel, state.free, state.log_scale, rows.X, rows.y, rows.c, *at, node, record)
+    log_scale = state.log_scale + 0.5 * np.log(node.noise)
+    fitted = FittedRows(kernel, state.free, log_scale, rows.X, rows.y, rows.c, *at, node, record)
     certain = chosen.sites is None or not rests or K * len(rows.y) ** 3 > _UNCERTAIN
     members, left = list[FittedRows](), list[LeftOutLatents]()
     if not certain:
         evidence = KernelEvidence(kernel, rows, K, node.rate, chosen.start)
         evidence.parameters = at
-        members, left = _likely_fits(fitted, evidence, evidence.pack(chosen.state), merged)
+        members, left = _likely_fits(fitted, evidence, evidence.pack(state), merged)
     if not calibrate and not members:
         return fitted
     own = LeftOutLatents.of(visit.solved, merged)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.uncertainty import Uncertainty, entropy
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
+from posteriori.gp.categories import CategoryColumns, category_places
 from posteriori.gp.inference import INFERENCES, GPProblem
 from posteriori.gp.inputs import InputUnits, LabelledRows, finite_matrix, labelled_rows
 from posteriori.gp.kernels import Kernel
@@ -29,6 +30,7 @@ from posteriori.gp.session import jax_session
 from posteriori.gp.settings import GPSettings, fingerprint, read_settings
 from posteriori.parameters import require_choice, require_level
 from posteriori.rows.engines import label_vector, read_in_memory, read_in_memory_for_fit, read_labels
+from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.schema import remember_features
 from posteriori.solvers.solution import Status
 from posteriori.threads import one_blas_thread
@@ -75,6 +77,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
     learning_rate: float | None = None
     tol: float = 1e-3
     max_iter: int = 10_000
+    categorical_features: Any = None
     classes: Any = None
     class_weight: Any = None
     checkpoint: Any = None
@@ -100,9 +103,13 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         """The checked constructor arguments; raises a ValueError that names the first wrong one."""
         return read_settings(self.get_params(deep=False))
 
-    def _standardised_kernel(self, kernel: Kernel, units: InputUnits) -> Kernel:
-        """The kernel of standardised features that vary, from one in the units of the features."""
-        return kernel.of_features(units.kept, len(units.spread)).in_units(units.unit)
+    def _standardised_kernel(self, kernel: Kernel, units: InputUnits, origin: np.ndarray) -> Kernel:
+        """The kernel of standardised features that vary, from one in the units of the features.
+
+        `origin` is the feature that each column stands for.
+        """
+        blocks = None if units.blocks is None else tuple(units.blocks.tolist())
+        return kernel.of_features(origin[units.kept], int(origin[-1]) + 1).in_units(units.unit).in_blocks(blocks)
 
     # Fit
 
@@ -131,14 +138,25 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
             X, y, sample_weight, self.classes, self.class_weight, who=type(self).__name__
         )
         rows = labelled_rows(features, target)
+        categories = self._read_categories(features, rows)
+        if categories is not None:
+            rows = LabelledRows(categories.expanded(rows.X), rows.y, rows.c)
+        origin = np.arange(features.n_features) if categories is None else categories.origin
         units = InputUnits.of(rows.X, rows.c)
-        kernels = {name: self._standardised_kernel(kernel, units) for name, kernel in settings.kernels.items()}
+        kernels = {name: self._standardised_kernel(kernel, units, origin) for name, kernel in settings.kernels.items()}
         fitted = self._fit_standardised(rows, units, kernels, len(target.classes), settings)
         remember_features(self, features, named)
         self.classes_: np.ndarray = target.classes
-        self._standardised, self._fitted = units, fitted
+        self._categories, self._standardised, self._fitted = categories, units, fitted
         self._report_end(fitted.solution)
         return self
+
+    def _read_categories(self, features: MemoryFeatures, rows: LabelledRows) -> CategoryColumns | None:
+        """The columns that hold codes of levels, as the user says; None where there are none."""
+        if self.categorical_features is None:
+            return None
+        places = category_places(self.categorical_features, features.n_features, features.names)
+        return CategoryColumns.of(rows.X, places) if len(places) else None
 
     def _fit_standardised(
         self, rows: LabelledRows, units: InputUnits, kernels: dict[str, Kernel], K: int, settings: GPSettings
@@ -210,6 +228,11 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         """The fitted latents; raises NotFittedError before a fit."""
         check_is_fitted(self, "_fitted")
         return self._fitted
+
+    @property
+    def _category_columns(self) -> CategoryColumns | None:
+        """The columns that hold codes of levels; None also for models stored before there were any."""
+        return getattr(self, "_categories", None)
 
     def _require_posterior(self, asked: str) -> None:
         """Raise where the method of inference gives probabilities alone."""
@@ -341,7 +364,10 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         fitted = self._fit_result()
         features = read_in_memory(self, X, who=type(self).__name__)
-        Z = self._standardised(finite_matrix(features))
+        rows = finite_matrix(features)
+        if self._category_columns is not None:
+            rows = self._category_columns.expanded(rows)
+        Z = self._standardised(rows)
         if not fitted.needs_jax:
             with one_blas_thread():
                 return [function(Z[first : first + block]) for first in range(0, max(len(Z), 1), block)]
@@ -349,11 +375,11 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         out = []
         with jax_session(self.device):
             for first in range(0, len(Z), size):
-                rows = Z[first : first + size]
-                padded = np.concatenate([rows, np.zeros((size - len(rows), Z.shape[1]))])
-                result = function(padded)
+                block_of_rows = Z[first : first + size]
+                n = len(block_of_rows)
+                result = function(np.concatenate([block_of_rows, np.zeros((size - n, Z.shape[1]))]))
                 if isinstance(result, tuple):
-                    out.append(tuple(part[: len(rows)] for part in result))
+                    out.append(tuple(part[:n] for part in result))
                 else:
-                    out.append(result[..., : len(rows)])
+                    out.append(result[..., :n])
         return out

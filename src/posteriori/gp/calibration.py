@@ -21,7 +21,7 @@ from posteriori.gp.output import log_mislabelled
 from posteriori.gp.repeats import MergedRows
 from posteriori.maths.largest import log_largest
 
-__all__ = ["LeftOutLatents", "left_out_score", "left_out_spread"]
+__all__ = ["LeftOutLatents", "left_out_gain", "left_out_score", "left_out_spread"]
 
 _LOG_SPREADS = (float(np.log(0.02)), float(np.log(3.0)))
 _LOG_SPREAD = 0.3
@@ -58,6 +58,13 @@ def left_out_score(fits: Sequence[LeftOutLatents], rows: LabelledRows, rate: flo
     return float(rows.c @ _log_probabilities(fits, rows.y, rate))
 
 
+def left_out_gain(gains: np.ndarray, c: np.ndarray) -> tuple[float, float]:
+    """The sum of gains of rows with weights c, (n,), and its standard error."""
+    return float(c @ gains), float(
+        np.sqrt(c.sum() * np.average((gains - np.average(gains, weights=c)) ** 2, weights=c))
+    )
+
+
 def left_out_spread(fits: Sequence[LeftOutLatents], rows: LabelledRows, rate: float) -> float:
     r"""The factor kappa on variances under which left-out rows are predicted best.
 
@@ -71,6 +78,5 @@ def left_out_spread(fits: Sequence[LeftOutLatents], rows: LabelledRows, rate: fl
 
     best = float(minimize_scalar(loss, bounds=_LOG_SPREADS, method="bounded", options={"xatol": 0.02}).x)
     gains = _log_probabilities(fits, rows.y, rate, float(np.exp(best))) - _log_probabilities(fits, rows.y, rate)
-    gain = float(rows.c @ gains)
-    error = float(np.sqrt(rows.c.sum() * np.average((gains - np.average(gains, weights=rows.c)) ** 2, weights=rows.c)))
+    gain, error = left_out_gain(gains, rows.c)
     return 1.0 if gain <= error else float(np.exp(best * (1.0 - (error / gain) ** 2)))

@@ -35,9 +35,9 @@ class GPClassifier(GaussianProcessClassifier):
     Parameters
     ----------
     kernel : kernel of `posteriori.kernels`, optional
-        None chooses by the evidence between "smooth", an RBF kernel, a linear and a constant one on features with
-        lengthscales that all three share, and "quadratic", an RBF kernel beside a linear, a quadratic and a constant
-        one with lengthscales of their own.
+        None chooses by the evidence between "smooth", a rational quadratic kernel, a linear and a constant one on
+        features with lengthscales that all three share, and "quadratic", a rational quadratic kernel beside a linear, a
+        quadratic and a constant one with lengthscales of their own.
     n_inducing : "auto" or int, default "auto"
         The number of inducing inputs. "auto" takes all distinct rows while a sweep over them takes a second or two
         (about 2,000 rows of five classes), else up to 1,000 rows, chosen one by one where functions are least known.
@@ -60,7 +60,8 @@ class GPClassifier(GaussianProcessClassifier):
         The variance of the noise on each latent. None is 1 for "argmax" at power 1 (the multinomial probit), else 0.
     calibrate : bool, default True
         Compute probabilities with the posterior's variances multiplied by a factor (`spread_`) under which left-out
-        rows are predicted best; intervals and uncertainty are never narrowed by it. Not with "energy".
+        rows are predicted best; intervals and uncertainty are never narrowed by it. Where latents turn out far too
+        wide, left-out rows also choose the length of all lengthscales and the scale. Not with "energy".
     batch_size : int, optional
         The number of rows in a step of JAX; None takes all up to 2,048, else 1,024.
     learning_rate : float, optional
@@ -72,6 +73,9 @@ class GPClassifier(GaussianProcessClassifier):
         learning rate.
     max_iter : int, default 10000
         The number of steps, at most; 0 keeps the kernel and the scale as they are given.
+    categorical_features : names, places or mask of columns, optional
+        Columns that hold codes of levels, such as 1, 2, 3 for colours. Columns that are indicators of the levels of one
+        category, as `TableEncoder` makes them, are recognised without being named here.
     classes : array-like, optional
         All classes there are: those without rows keep their place in `classes_`. For a target of shape (n, K) also the
         order of its columns.
@@ -140,19 +144,25 @@ class GPClassifier(GaussianProcessClassifier):
 
     @property
     def relevances_(self) -> np.ndarray:
-        """The spread of each feature divided by its lengthscale, (D,)."""
-        scales = self.kernel_.lengthscales()
-        out = np.zeros(self.n_features_in_)
+        """The spread of each feature divided by its lengthscale, (D,); of a category's levels, the largest."""
+        scales, units = self.kernel_.lengthscales(), self._standardised
+        out = np.zeros(len(units.spread))
         if scales is not None:
-            out[self._standardised.kept] = self._standardised.unit / scales
-        return out
+            out[units.kept] = units.unit / scales
+        if self._category_columns is None:
+            return out
+        of_feature = np.zeros(self.n_features_in_)
+        np.maximum.at(of_feature, self._category_columns.origin, out)
+        return of_feature
 
     @property
     def lengthscales_(self) -> np.ndarray:
-        """The lengthscales of the features in their units, (D,)."""
-        relevances = self.relevances_
+        """The lengthscales of the features in their units, (D,); for a category, the shortest of its levels."""
+        relevances, spread = self.relevances_, self._standardised.spread
+        if self._category_columns is not None:
+            spread = self._category_columns.first(spread)
         with np.errstate(divide="ignore"):
-            return self._standardised.spread / relevances
+            return spread / relevances
 
     @property
     def inducing_inputs_(self) -> np.ndarray:
@@ -161,4 +171,4 @@ class GPClassifier(GaussianProcessClassifier):
         units = self._standardised
         out = np.tile(units.centre, (len(Z), 1))
         out[:, units.kept] += Z * units.unit
-        return out
+        return out if self._category_columns is None else self._category_columns.collapsed(out)

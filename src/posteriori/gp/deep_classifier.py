@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from posteriori.gp.base import GaussianProcessClassifier
 from posteriori.gp.inference import GPProblem
 from posteriori.gp.inputs import InputUnits
@@ -78,9 +80,9 @@ class DeepGPClassifier(GaussianProcessClassifier):
         _require_widths(self.layers)
         return settings
 
-    def _standardised_kernel(self, kernel: Kernel, units: InputUnits) -> Kernel:
+    def _standardised_kernel(self, kernel: Kernel, units: InputUnits, origin: np.ndarray) -> Kernel:
         """The kernel as given: a last layer does not see the features, but the nodes of the layer below."""
-        return kernel if self.layers else super()._standardised_kernel(kernel, units)
+        return kernel if self.layers else super()._standardised_kernel(kernel, units, origin)
 
     def _rows_in_a_step(self, N: int, given: int | None) -> int:
         usual = _SMALL_BATCH if N <= _MANY_ROWS else _LARGE_BATCH

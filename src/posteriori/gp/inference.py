@@ -194,10 +194,10 @@ def _fit_probit(problem: GPProblem, options: FitOptions, node: ArgmaxNode) -> Fi
     start_scale = problem.scale / np.sqrt(node.noise)
     typical = typical_distance(rows.X, options.seed)
     chosen = learn_kernel(problem.kernels, rows, K, node.rate, start_scale, typical, plan)
-    state = replace(chosen.state, log_scale=chosen.state.log_scale + 0.5 * np.log(node.noise))
     if problem.n_inducing is not None or (0.5 if K == 2 else K) * 2.0 * n**3 <= _MOST_OPERATIONS:
-        return fit_all_rows(chosen, state, merged, node, calibrate=options.calibrate)
+        return fit_all_rows(chosen, merged, node, calibrate=options.calibrate)
     M = int(np.clip(np.sqrt(_INDUCING_OPERATIONS / n), _FEWEST_INDUCING, _MOST_INDUCING))
+    state = replace(chosen.state, log_scale=chosen.state.log_scale + 0.5 * np.log(node.noise))
     return fit_inducing(chosen, state, merged, node, M, options.seed, calibrate=options.calibrate)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.cluster import KMeans
 
+from posteriori.gp.categories import indicator_blocks
 from posteriori.maths.covariance_functions import squared_distances
 from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.products import as_dense
@@ -32,12 +33,16 @@ class InputUnits:
 
     The spread is the standard deviation, or a quarter of the root mean square distance from the median of those rows
     that are away from it, if that is more: where nearly all rows have one value, as many pixels and indicators do, the
-    rare other ones are not blown up.
+    rare other ones are not blown up. The levels of a category, of frequencies p_l, all have the spread
+    (1 - sum_l p_l^2)^{1/2}: two rows taken at random are then as far apart by a category as by a number, in the mean
+    square.
     """
 
     centre: np.ndarray
     spread: np.ndarray
     kept: np.ndarray
+    blocks: np.ndarray | None = None
+    """The block of each column that is kept (`gp.categories`); None where no columns belong together."""
 
     @classmethod
     def of(cls, X: np.ndarray, c: np.ndarray) -> InputUnits:
@@ -53,7 +58,13 @@ class InputUnits:
         varies = spread > 1e-10
         centre, spread = unit * centre, unit * spread
         kept = np.flatnonzero(varies) if varies.any() else np.arange(1)  # a kernel needs something to look at
-        return cls(centre, np.where(varies, spread, 1.0), kept)
+        blocks = indicator_blocks(X[:, kept])
+        if blocks[-1] == len(kept) - 1:
+            return cls(centre, np.where(varies, spread, 1.0), kept)
+        differ = 1.0 - np.bincount(blocks, centre[kept] ** 2)  # how often two rows have different levels
+        of_category = np.bincount(blocks)[blocks] > 1
+        spread[kept[of_category]] = np.sqrt(differ)[blocks[of_category]]
+        return cls(centre, np.where(varies, spread, 1.0), kept, blocks)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """The rows in these units, (n, columns kept); values beyond a million units are held there."""

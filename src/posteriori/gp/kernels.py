@@ -19,14 +19,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from posteriori.maths import covariance_functions as maths
 from posteriori.parameters import Parameters, is_whole_number
 
-__all__ = ["ARD", "RBF", "Constant", "Kernel", "Linear", "Matern", "Polynomial", "Product", "Sum"]
+__all__ = [
+    "ARD",
+    "RBF",
+    "Constant",
+    "Kernel",
+    "Linear",
+    "Matern",
+    "Polynomial",
+    "Product",
+    "RationalQuadratic",
+    "Sum",
+]
 
 Array = Any
 Free = dict[str, Any]
@@ -35,8 +46,12 @@ Free = dict[str, Any]
 
 _ARD_SPREAD = 1.0
 """The prior's standard deviation of log-lengthscales about their mean; it keeps many features from being overfitted."""
+_BLOCK_SPREAD = 0.5
+"""That of log-lengthscales about the mean of their block: the levels of one category matter about as much."""
 _SPREAD = 2.0
 """The prior's standard deviation of that mean, and of log-variances, about their start."""
+_SHAPE_SPREAD = 1.5
+"""The prior's standard deviation of the logarithm of a shape."""
 
 
 class Kernel(Parameters):
@@ -119,6 +134,10 @@ class Kernel(Parameters):
         """A copy of the kernel for those of D features that are kept."""
         return self
 
+    def in_blocks(self, blocks: Sequence[int] | None) -> Kernel:
+        """A copy of the kernel for features of which those of equal number belong together; None for no such blocks."""
+        return self
+
     def structure(self) -> Kernel:
         """A copy of the kernel without its starting values; kernels of equal structure share a compilation."""
         raise NotImplementedError
@@ -126,6 +145,10 @@ class Kernel(Parameters):
     def lengthscales(self) -> np.ndarray | None:
         """The lengthscales of the first part that has any, or None."""
         return None
+
+    def lengthened(self, free: Free, log_factor: float) -> Free:
+        """The free parameters with all lengthscales of features, unless they are fixed, multiplied by a factor."""
+        return free
 
     def learnable(self) -> dict[str, Any]:
         """Whether each free parameter is learned: a tree of True and False of the shape of `start`."""
@@ -144,6 +167,29 @@ class Kernel(Parameters):
         raise NotImplementedError
 
 
+class _Blocks(NamedTuple):
+    """Blocks of features, for a prior under which lengthscales of one block are similar.
+
+    A lengthscale's logarithm is the sum of a part of its block and, where this has several features, one of its own.
+    """
+
+    number: np.ndarray
+    """The block of each feature, (D,)."""
+    share: np.ndarray
+    """The matrix (B, D) that takes the means of blocks."""
+    weight: np.ndarray
+    """The prior's precisions of these means, (B,)."""
+
+    @classmethod
+    def of(cls, numbers: Any) -> _Blocks:
+        """The blocks of features with these numbers, (D,)."""
+        names, number = np.unique(np.asarray(numbers), return_inverse=True)
+        member = np.arange(len(names))[:, None] == number
+        size = member.sum(axis=1)
+        own = np.where(size > 1, _BLOCK_SPREAD**2 / size, 0.0)
+        return cls(number, member / size[:, None], 1.0 / (_ARD_SPREAD**2 + own))
+
+
 @dataclass(eq=False)
 class _Scaled(Kernel):
     """A kernel of inputs divided by lengthscales."""
@@ -151,6 +197,7 @@ class _Scaled(Kernel):
     lengthscale: float | Sequence[float] | None = None
     ard: bool = True
     fixed: bool = False
+    blocks: Sequence[int] | None = field(default=None, kw_only=True)
 
     def start(self, D: int, typical: float) -> Free:
         given = typical if self.lengthscale is None else self.lengthscale
@@ -185,9 +232,17 @@ class _Scaled(Kernel):
         return replace(self, lengthscale=_plain(values / unit))
 
     def of_features(self, kept: np.ndarray, D: int) -> Kernel:
+        kernel = self
+        if self.blocks is not None:
+            if len(self.blocks) != D:
+                raise ValueError(f"{type(self).__name__} has {len(self.blocks)} blocks: one for each of {D} features.")
+            kernel = replace(kernel, blocks=tuple(np.asarray(self.blocks)[kept].tolist()))
         if np.shape(self.lengthscale if self.lengthscale is not None else 0.0) != (D,):
-            return self
-        return replace(self, lengthscale=_plain(np.asarray(self.lengthscale, dtype=np.float64)[kept]))
+            return kernel
+        return replace(kernel, lengthscale=_plain(np.asarray(self.lengthscale, dtype=np.float64)[kept]))
+
+    def in_blocks(self, blocks: Sequence[int] | None) -> Kernel:
+        return replace(self, blocks=blocks) if self.ard and self.blocks is None else self
 
     def structure(self) -> Kernel:
         return replace(self, lengthscale=None if self._proportions().ndim == 0 else self.lengthscale)
@@ -204,24 +259,39 @@ class _Scaled(Kernel):
                 raise ValueError(
                     f"{name}'s lengthscale={self.lengthscale!r} must be positive: one number, or one for each feature."
                 )
+        if self.blocks is not None and np.ndim(self.blocks) != 1:
+            raise ValueError(f"{name}'s blocks={self.blocks!r} must be None or the number of each feature's block.")
         if not isinstance(self.ard, (bool, np.bool_)) or not isinstance(self.fixed, (bool, np.bool_)):
             raise ValueError(f"{name}'s ard={self.ard!r} and fixed={self.fixed!r} must be True or False.")
 
     def lengthscales(self) -> np.ndarray | None:
         return None if self.lengthscale is None else np.asarray(self.lengthscale, dtype=np.float64)
 
+    def lengthened(self, free: Free, log_factor: float) -> Free:
+        return free if self.fixed else {**free, "log_lengthscale": free["log_lengthscale"] + log_factor}
+
     def log_prior(self, free: Free, start: Free) -> Array:
-        values, centre = free["log_lengthscale"], free["log_lengthscale"].mean()
-        apart = values - centre
-        return (
-            -0.5 * (apart * apart).sum() / _ARD_SPREAD**2
-            - 0.5 * ((centre - start["log_lengthscale"].mean()) / _SPREAD) ** 2
+        values, blocks = free["log_lengthscale"], self._blocks_of(free["log_lengthscale"].shape[0])
+        means = blocks.share @ values
+        centre = (blocks.weight * means).sum() / blocks.weight.sum()
+        within, between = values - means[blocks.number], means - centre
+        return -0.5 * (
+            (within * within).sum() / _BLOCK_SPREAD**2
+            + (blocks.weight * between * between).sum()
+            + ((centre - start["log_lengthscale"].mean()) / _SPREAD) ** 2
         )
 
     def prior_slopes(self, free: Free, start: Free) -> Free:
-        values, centre = free["log_lengthscale"], free["log_lengthscale"].mean()
-        of_centre = (centre - start["log_lengthscale"].mean()) / (_SPREAD**2 * values.size)
-        return {"log_lengthscale": -(values - centre) / _ARD_SPREAD**2 - of_centre}
+        values, blocks = free["log_lengthscale"], self._blocks_of(free["log_lengthscale"].shape[0])
+        means = blocks.share @ values
+        centre = (blocks.weight * means).sum() / blocks.weight.sum()
+        of_centre = (centre - start["log_lengthscale"].mean()) / (_SPREAD**2 * blocks.weight.sum())
+        of_means = blocks.weight * (means - centre + of_centre)
+        return {"log_lengthscale": (means[blocks.number] - values) / _BLOCK_SPREAD**2 - of_means @ blocks.share}
+
+    def _blocks_of(self, n_lengthscales: int) -> _Blocks:
+        """The blocks of the lengthscales; without any, each is a block of its own."""
+        return _Blocks.of(np.arange(n_lengthscales) if self.blocks is None or not self.ard else self.blocks)
 
     def scaled(self, free: Free, X: Array) -> Array:
         """X divided by the lengthscales."""
@@ -247,6 +317,8 @@ class RBF(_Scaled):
         A lengthscale for each feature, the inverse of its relevance, or one for all.
     fixed : bool
         Keep the lengthscales as given.
+    blocks : sequence of int, optional
+        The block of each feature: features of one block, such as the levels of a category, have similar lengthscales.
     """
 
     def gram(self, free: Free, X: Array, Z: Array) -> Array:
@@ -258,6 +330,68 @@ class RBF(_Scaled):
     def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
         Z = self.scaled(free, X)
         return self._unscaled_slopes(free, Z, _by_distances(Z, by_gram * maths.rbf(Z, Z) * -0.5))
+
+
+@dataclass(eq=False)
+class RationalQuadratic(_Scaled):
+    r"""The kernel (1 + d^2 / (2 a))^{-a}, d^2 = sum_d (x_d - z_d)^2 / l_d^2: an average of RBF kernels of many lengths.
+
+    The smaller the shape a, the more these differ: functions may change fast between near rows, and yet be alike at far
+    ones. A large shape is an RBF kernel.
+
+    Parameters
+    ----------
+    lengthscale, ard, fixed, blocks
+        As for `RBF`.
+    shape : number
+        The shape at which learning begins.
+    shape_fixed : bool
+        Keep the shape as given.
+    """
+
+    shape: float = 3.0
+    shape_fixed: bool = False
+
+    def start(self, D: int, typical: float) -> Free:
+        return {**super().start(D, typical), "log_shape": np.log(np.float64(self.shape))}
+
+    def learnable(self) -> dict[str, Any]:
+        return {**super().learnable(), "log_shape": not self.shape_fixed}
+
+    def gram(self, free: Free, X: Array, Z: Array) -> Array:
+        xp = X.__array_namespace__()
+        return maths.rational_quadratic(self.scaled(free, X), self.scaled(free, Z), xp.exp(free["log_shape"]))
+
+    def diagonal(self, free: Free, X: Array) -> Array:
+        return X.__array_namespace__().ones(X.shape[0])
+
+    def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
+        Z = self.scaled(free, X)
+        by_d2, by_log_shape = maths.rational_quadratic_slopes(Z, np.exp(free["log_shape"]))
+        by_free, by_X = self._unscaled_slopes(free, Z, _by_distances(Z, by_gram * by_d2))
+        return {**by_free, "log_shape": np.vdot(by_gram, by_log_shape)}, by_X
+
+    def learned(self, free: Free, unit: np.ndarray) -> Kernel:
+        kernel = super().learned(free, unit)
+        return replace(kernel, shape=float(np.exp(free["log_shape"])))  # type: ignore[call-arg]
+
+    def structure(self) -> Kernel:
+        return replace(super().structure(), shape=1.0)  # type: ignore[call-arg]
+
+    def log_prior(self, free: Free, start: Free) -> Array:
+        return super().log_prior(free, start) - 0.5 * ((free["log_shape"] - start["log_shape"]) / _SHAPE_SPREAD) ** 2
+
+    def prior_slopes(self, free: Free, start: Free) -> Free:
+        of_shape = -(free["log_shape"] - start["log_shape"]) / _SHAPE_SPREAD**2
+        return {**super().prior_slopes(free, start), "log_shape": of_shape}
+
+    def validate(self) -> None:
+        super().validate()
+        shape = _numbers(self.shape)
+        if isinstance(self.shape, bool) or shape.ndim or not 0.0 < float(shape) < np.inf:
+            raise ValueError(f"RationalQuadratic's shape={self.shape!r} must be a positive number.")
+        if not isinstance(self.shape_fixed, (bool, np.bool_)):
+            raise ValueError(f"RationalQuadratic's shape_fixed={self.shape_fixed!r} must be True or False.")
 
 
 @dataclass(eq=False)
@@ -507,8 +641,17 @@ class _Pair(Kernel):
     def of_features(self, kept: np.ndarray, D: int) -> Kernel:
         return type(self)(self.left.of_features(kept, D), self.right.of_features(kept, D))
 
+    def in_blocks(self, blocks: Sequence[int] | None) -> Kernel:
+        return type(self)(self.left.in_blocks(blocks), self.right.in_blocks(blocks))
+
     def structure(self) -> Kernel:
         return type(self)(self.left.structure(), self.right.structure())
+
+    def lengthened(self, free: Free, log_factor: float) -> Free:
+        return {
+            "left": self.left.lengthened(free["left"], log_factor),
+            "right": self.right.lengthened(free["right"], log_factor),
+        }
 
     def lengthscales(self) -> np.ndarray | None:
         left = self.left.lengthscales()

@@ -49,6 +49,9 @@ class GPSolution(FitRecord):
         The number of rows that the kernel was learned from, at the end.
     n_copies : int
         The number of rows left out as copies of others: identical in every column and in the label.
+    log_length, log_scale : float
+        The logarithms of the factors by which left-out rows changed all lengthscales and all scales that the evidence
+        had chosen; zero nearly always.
     """
 
     status: Status
@@ -63,6 +66,8 @@ class GPSolution(FitRecord):
     n_inducing: int | None = None
     n_learning: int | None = None
     n_copies: int = 0
+    log_length: float = 0.0
+    log_scale: float = 0.0
 
     @property
     def objective(self) -> float:

@@ -7,6 +7,7 @@ Inputs are rows divided by their lengthscales beforehand; d^2 is the squared dis
     \text{Matern}_{1/2} = e^{-d}, \quad
     \text{Matern}_{3/2} = (1 + \sqrt3 d) e^{-\sqrt3 d}, \quad
     \text{Matern}_{5/2} = (1 + \sqrt5 d + \tfrac53 d^2) e^{-\sqrt5 d}, \qquad
+    \text{rational quadratic} = \Big(1 + \frac{d^2}{2 a}\Big)^{-a}, \qquad
     \text{linear} = x^\top z
 """
 
@@ -14,7 +15,16 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MATERN_ORDERS", "linear", "matern", "matern_slope", "rbf", "squared_distances"]
+__all__ = [
+    "MATERN_ORDERS",
+    "linear",
+    "matern",
+    "matern_slope",
+    "rational_quadratic",
+    "rational_quadratic_slopes",
+    "rbf",
+    "squared_distances",
+]
 
 Array = Any
 """An array of NumPy or of JAX."""
@@ -38,6 +48,20 @@ def rbf(X: Array, Z: Array) -> Array:
     """Gram matrix of the squared-exponential kernel, (n, m)."""
     xp = X.__array_namespace__()
     return xp.exp(-0.5 * squared_distances(X, Z))
+
+
+def rational_quadratic(X: Array, Z: Array, shape: Array) -> Array:
+    """Gram matrix of the rational quadratic kernel of this shape a, (n, m)."""
+    xp = X.__array_namespace__()
+    return xp.exp(-shape * xp.log1p(squared_distances(X, Z) / (2.0 * shape)))
+
+
+def rational_quadratic_slopes(X: Array, shape: Array) -> tuple[Array, Array]:
+    """Derivatives of the same between the rows of X, by their squared distances and by log a, (n, n) each."""
+    xp = X.__array_namespace__()
+    u = squared_distances(X, X) / (2.0 * shape)
+    k = xp.exp(-shape * xp.log1p(u))
+    return -0.5 * k / (1.0 + u), shape * k * (u / (1.0 + u) - xp.log1p(u))
 
 
 def matern(X: Array, Z: Array, order: float) -> Array:

@@ -277,6 +277,7 @@ def _parts() -> list[Stored]:
         Stored("RowSpace", "posteriori.gaussian.row_space", "fields"),
         # Gaussian processes
         Stored("RBF", "posteriori.gp.kernels", "fields"),
+        Stored("RationalQuadratic", "posteriori.gp.kernels", "fields"),
         Stored("Matern", "posteriori.gp.kernels", "fields"),
         Stored("Linear", "posteriori.gp.kernels", "fields"),
         Stored("Polynomial", "posteriori.gp.kernels", "fields"),
@@ -284,6 +285,7 @@ def _parts() -> list[Stored]:
         Stored("Constant", "posteriori.gp.kernels", "fields"),
         Stored("Sum", "posteriori.gp.kernels", "fields"),
         Stored("Product", "posteriori.gp.kernels", "fields"),
+        Stored("CategoryColumns", "posteriori.gp.categories", "fields"),
         Stored("Units", "posteriori.gp.inputs", "fields", type_name="InputUnits"),
         Stored("FittedGP", "posteriori.gp.predictive", "fields", deferred=True),
         Stored("FittedStack", "posteriori.gp.predictive", "fields", deferred=True),
