@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from posteriori.gp.inference import INFERENCES, Inference
-from posteriori.gp.kernels import ARD, RBF, Constant, Kernel, Linear, Polynomial
+from posteriori.gp.kernels import ARD, Constant, Kernel, Linear, Polynomial, RationalQuadratic
 from posteriori.gp.output import ArgmaxNode
 from posteriori.parameters import (
     is_number,
@@ -183,14 +183,15 @@ def read_settings(params: Mapping[str, Any]) -> GPSettings:
 
 
 def default_kernel() -> Kernel:
-    """RBF + linear + constant, on features that share their lengthscales; linear in the range of the data only."""
-    return ARD(inner=RBF(1.0, ard=False, fixed=True) + Linear(1.0, reach=_REACH) + Constant(0.5))
+    """Rational quadratic + linear + constant, on features that share their lengthscales; linear only near the data."""
+    smooth = RationalQuadratic(1.0, ard=False, fixed=True)
+    return ARD(inner=smooth + Linear(1.0, reach=_REACH) + Constant(0.5))
 
 
 def default_kernels() -> dict[str, Kernel]:
     """The kernels that a fit chooses among: smooth functions, and such functions beside products of two features."""
     products = Linear(1.0, reach=_REACH) + Polynomial(1.0, reach=_REACH, degree=2) + Constant(0.5)
-    return {"smooth": default_kernel(), "quadratic": RBF() + ARD(inner=products)}
+    return {"smooth": default_kernel(), "quadratic": RationalQuadratic() + ARD(inner=products)}
 
 
 def _read_kernels(kernel: Any) -> dict[str, Kernel]:
