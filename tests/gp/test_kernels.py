@@ -54,7 +54,7 @@ FORMULAS = {
         RationalQuadratic(LENGTHS, shape=0.7),
         naive(lambda x, z: (1 + distance(x, z, LENGTHS) ** 2 / 1.4) ** -0.7),
     ),
-    "rational quadratic of a large shape": (RationalQuadratic(LENGTHS, shape=1e13), naive_rbf(LENGTHS)),
+    "rational quadratic of a large shape": (RationalQuadratic(LENGTHS, shape=1e15), naive_rbf(LENGTHS)),
     "linear": (Linear(LENGTHS), naive_linear(LENGTHS)),
     "constant": (Constant(0.3), np.full((7, 5), 0.3)),
     "sum": (RBF(LENGTHS) + Linear(1.5), naive_rbf(LENGTHS) + naive_linear([1.5] * D)),

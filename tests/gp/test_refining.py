@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 import posteriori as po
-from posteriori.gp.calibration import LeftOutLatents, left_out_spread
+from posteriori.gp.calibration import LeftOutLatents, left_out_spread, refined
 from posteriori.gp.coupled import row_sites
 from posteriori.gp.inputs import LabelledRows
 from posteriori.gp.kernels import RBF
 from posteriori.gp.learning import KernelState, settle
-from posteriori.gp.refining import refined
 from posteriori.gp.repeats import merged_rows
 
 RATE, K = 0.001, 3

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posteriori.gp.calibration import LeftOutLatents, left_out_score, left_out_spread
+from posteriori.gp.calibration import LeftOutLatents, left_out_score, left_out_spread, refined
 from posteriori.gp.coupled import LatentMoments, SiteParameters, Solved, row_sites
 from posteriori.gp.independent import independent_variances
 from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.learning import KernelEvidence, likely_vectors, settle
 from posteriori.gp.output import ArgmaxNode
 from posteriori.gp.predictions import FittedProbit
-from posteriori.gp.refining import refined
 from posteriori.gp.solution import GPSolution
 from posteriori.solvers.solution import Status
 
