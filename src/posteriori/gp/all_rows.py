@@ -35,6 +35,8 @@ _SETTLED = 1e-5
 _MOST_SWEEPS = 60
 _UNCERTAIN = 1e8
 """K n^3 up to which predictions average over likely kernels: with more rows the kernel is known well enough."""
+_REFINED = 1.5e10
+"""K n^3 up to which left-out rows may ask for other lengthscales: each that is tried takes several sweeps."""
 _NODES = 8
 """The number of likely kernels."""
 _NODE_SETTLED = 3e-4
@@ -173,7 +175,7 @@ def fit_all_rows(
     if chosen.sites is not None:
         start.precision[:] = _UNSEEN  # rows that the kernel has not seen say nothing at first
         start.precision[:, chosen.part], start.shift[:, chosen.part] = chosen.sites
-        if calibrate and record.status is not Status.INTERRUPTED:
+        if calibrate and K * len(rows.y) ** 3 <= _REFINED and record.status is not Status.INTERRUPTED:
             better = refined(kernel, state, sites, start, merged, node.rate)
             state, start = better.state, better.sites
             record = replace(record, log_length=better.log_length, log_scale=better.log_scale)
