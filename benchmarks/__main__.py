@@ -12,7 +12,7 @@ POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "wide", "prior-strength", "blocks", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 DECISIONS = ("deciding", "conformal", "calibration")
-GP = ("gp-quality", "gp-time", "gp-coverage", "gp-kernels", "gp-folds", "gp-steps", "gp-digits", "gp-mnist")
+GP = ("gp-quality", "gp-time", "gp-coverage", "gp-kernels", "gp-folds", "gp-steps", "gp-digits", "gp-mnist", "gp-depth")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
 COMMANDS = ("commands", "fit-folder")
 VERSIONS = ("before-after",)
@@ -52,7 +52,8 @@ of GPClassifier and DeepGPClassifier:
   gp-steps             milliseconds of a training step, against GPyTorch, on JAX's default device
   gp-digits            digits from a fresh process, against GPflow and GPyTorch (--peer-python)
   gp-mnist             MNIST, one layer and two, on JAX's default device (needs --data)
-  gp                   these eight
+  gp-depth             two layers against one, also in equal time (more sets with --data; --folds, --limit, --jobs)
+  gp                   these nine
 of rows elsewhere than in memory:
   same-answer          differences between fits in memory, sparse, from Parquet, by Dask and on a GPU
   gpu                  milliseconds of fits to rows on a GPU, against scikit-learn on the same card
@@ -114,7 +115,9 @@ def main() -> None:
         type=int,
         help="simulated data sets of coverage and prior-strength (400), of gp-coverage (200), of each kind",
     )
-    parser.add_argument("--jobs", type=int, help="processes of gp-coverage; as many as there are cores if left out")
+    parser.add_argument("--jobs", type=int, help="processes of gp-coverage and gp-depth; as many as there are cores")
+    parser.add_argument("--folds", type=int, help="gp-depth: only the first so many of the five folds")
+    parser.add_argument("--limit", type=float, default=60.0, help="gp-depth: seconds of each DeepGPClassifier()")
     parser.add_argument("--go-on", action="store_true", help="gp-coverage: keep the data sets that --out already has")
     parser.add_argument(
         "--peer-python",
@@ -156,6 +159,7 @@ def main() -> None:
         gaussian_quality,
         gaussian_speed,
         gp_coverage,
+        gp_depth,
         gp_digits,
         gp_folds,
         gp_kernels,
@@ -178,7 +182,7 @@ def main() -> None:
 
     in_folder = () if options.data is None else tuple(path.stem for path in options.data.glob("*.npz"))
     known = {*problems.PROBLEMS, *problems.FILES, *problems.GAUSSIAN, *in_folder, "1000-classes"}
-    known |= {*gp_folds.REFERENCE, *gp_steps.SIZES, *gp_time.MADE, *wide.MADE}
+    known |= {*gp_depth.MADE, *gp_folds.REFERENCE, *gp_steps.SIZES, *gp_time.MADE, *wide.MADE}
     if unknown := {*(asked or ())} - known:
         parser.error(f"--problems has unknown names: {', '.join(sorted(unknown))}")
 
@@ -236,6 +240,8 @@ def main() -> None:
         gp_digits.run(out, options.peer_python, quick=quick)
     if "gp-mnist" in what:
         gp_mnist.run(options.data, out, quick=quick)
+    if "gp-depth" in what:
+        gp_depth.run(asked, options.data, out, options.folds, options.limit, options.jobs, quick=quick)
     if "same-answer" in what:
         same_answer.run(out, quick=quick)
     if "gpu" in what:
