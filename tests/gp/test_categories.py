@@ -1,5 +1,7 @@
 """Categories: indicators that are recognised, columns of codes, the units of their levels, and what users may name."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,6 +54,15 @@ def test_two_rows_are_as_far_apart_by_a_category_as_by_a_number():
     assert apart[1:].sum() == pytest.approx(2.0)
     assert len(set(units.spread[1:])) == 1
     np.testing.assert_array_equal(units.blocks, [0, 1, 1, 1, 1])
+
+
+def test_numbers_far_from_zero_beside_a_category_keep_their_units():
+    far = np.column_stack([1e6 + 20.0 * NUMBER, LEVELS])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        units = InputUnits.of(far, np.ones(N))
+    assert units.spread[0] == pytest.approx(20.0 * NUMBER.std())
+    np.testing.assert_allclose(units.spread[1:], InputUnits.of(ENCODED, np.ones(N)).spread[1:], rtol=1e-12)
 
 
 def test_units_of_weighted_rows_are_those_of_repeated_ones():

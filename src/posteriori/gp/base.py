@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -143,8 +143,13 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
             rows = LabelledRows(categories.expanded(rows.X), rows.y, rows.c)
         origin = np.arange(features.n_features) if categories is None else categories.origin
         units = InputUnits.of(rows.X, rows.c)
-        kernels = {name: self._standardised_kernel(kernel, units, origin) for name, kernel in settings.kernels.items()}
-        fitted = self._fit_standardised(rows, units, kernels, len(target.classes), settings)
+        standardised = {
+            name: self._standardised_kernel(kernel, units, origin) for name, kernel in settings.kernels.items()
+        }
+        settings = replace(
+            settings, kernel=self._standardised_kernel(settings.kernel, units, origin), kernels=standardised
+        )
+        fitted = self._fit_standardised(rows, units, len(target.classes), settings)
         remember_features(self, features, named)
         self.classes_: np.ndarray = target.classes
         self._categories, self._standardised, self._fitted = categories, units, fitted
@@ -158,14 +163,14 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         places = category_places(self.categorical_features, features.n_features, features.names)
         return CategoryColumns.of(rows.X, places) if len(places) else None
 
-    def _fit_standardised(
-        self, rows: LabelledRows, units: InputUnits, kernels: dict[str, Kernel], K: int, settings: GPSettings
-    ) -> FittedLatents:
-        """Fit the latents to rows in their own units."""
+    def _fit_standardised(self, rows: LabelledRows, units: InputUnits, K: int, settings: GPSettings) -> FittedLatents:
+        """Fit the latents to rows in their own units; the kernels of the settings are of standardised features."""
         from posteriori.gp.progress import progress_bar
 
         standardised = LabelledRows(units(rows.X), rows.y, rows.c)
-        problem = GPProblem(standardised, kernels, settings.scale, settings.likelihood, K, settings.n_inducing)
+        problem = GPProblem(
+            standardised, settings.kernel, settings.kernels, settings.scale, settings.likelihood, K, settings.n_inducing
+        )
         with progress_bar(self.verbose, settings.max_iter) as report:
             return self._fit_latents(problem, settings, self._fit_options(rows, settings, report))
 

@@ -37,7 +37,7 @@ class GPClassifier(GaussianProcessClassifier):
     kernel : kernel of `posteriori.kernels`, optional
         None chooses by the evidence between "smooth", a rational quadratic kernel, a linear and a constant one on
         features with lengthscales that all three share, and "quadratic", a rational quadratic kernel beside a linear, a
-        quadratic and a constant one with lengthscales of their own.
+        quadratic and a constant one with lengthscales of their own. Fits by JAX have the first, with an RBF kernel.
     n_inducing : "auto" or int, default "auto"
         The number of inducing inputs. "auto" takes all distinct rows while a sweep over them takes a second or two
         (about 2,000 rows of five classes), else up to 1,000 rows, chosen one by one where functions are least known.

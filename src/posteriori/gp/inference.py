@@ -43,19 +43,16 @@ class GPProblem:
     """The problem of a fit: standardised rows, and the kernels, likelihood and size of the layer that it reads."""
 
     rows: LabelledRows
+    kernel: Kernel
+    """The kernel of methods that do not choose."""
     kernels: Mapping[str, Kernel]
-    """The kernels to choose among, by name; the first is the one for methods that do not choose."""
+    """The kernels to choose among, by name."""
     scale: float
     """The scale of the latents at which learning begins."""
     likelihood: LikelihoodSettings
     n_classes: int
     n_inducing: int | None
     """The number of inducing inputs; None for as many as the rows deserve."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """The first of the kernels."""
-        return next(iter(self.kernels.values()))
 
 
 class Inference(Protocol):

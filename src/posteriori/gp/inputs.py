@@ -61,9 +61,9 @@ class InputUnits:
         blocks = indicator_blocks(X[:, kept])
         if blocks[-1] == len(kept) - 1:
             return cls(centre, np.where(varies, spread, 1.0), kept)
-        differ = 1.0 - np.bincount(blocks, centre[kept] ** 2)  # how often two rows have different levels
         of_category = np.bincount(blocks)[blocks] > 1
-        spread[kept[of_category]] = np.sqrt(differ)[blocks[of_category]]
+        same = np.bincount(blocks, np.where(of_category, centre[kept] ** 2, 0.0))  # how often rows have the same level
+        spread[kept[of_category]] = np.sqrt(1.0 - same[blocks[of_category]])
         return cls(centre, np.where(varies, spread, 1.0), kept, blocks)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:

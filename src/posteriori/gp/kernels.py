@@ -52,6 +52,8 @@ _SPREAD = 2.0
 """The prior's standard deviation of that mean, and of log-variances, about their start."""
 _SHAPE_SPREAD = 1.5
 """The prior's standard deviation of the logarithm of a shape."""
+_LOG_SHAPES = (-7.0, 14.0)
+"""The least and the greatest logarithm of a shape: beyond, a kernel is a constant, or RBF, but for rounding."""
 
 
 class Kernel(Parameters):
@@ -359,17 +361,21 @@ class RationalQuadratic(_Scaled):
         return {**super().learnable(), "log_shape": not self.shape_fixed}
 
     def gram(self, free: Free, X: Array, Z: Array) -> Array:
-        xp = X.__array_namespace__()
-        return maths.rational_quadratic(self.scaled(free, X), self.scaled(free, Z), xp.exp(free["log_shape"]))
+        shape = self._held_shape(free, X.__array_namespace__())
+        return maths.rational_quadratic(self.scaled(free, X), self.scaled(free, Z), shape)
+
+    def _held_shape(self, free: Free, xp: Any) -> Array:
+        return xp.exp(xp.clip(free["log_shape"], *_LOG_SHAPES))
 
     def diagonal(self, free: Free, X: Array) -> Array:
         return X.__array_namespace__().ones(X.shape[0])
 
     def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
         Z = self.scaled(free, X)
-        by_d2, by_log_shape = maths.rational_quadratic_slopes(Z, np.exp(free["log_shape"]))
+        by_d2, by_log_shape = maths.rational_quadratic_slopes(Z, self._held_shape(free, np))
         by_free, by_X = self._unscaled_slopes(free, Z, _by_distances(Z, by_gram * by_d2))
-        return {**by_free, "log_shape": np.vdot(by_gram, by_log_shape)}, by_X
+        held = not _LOG_SHAPES[0] < free["log_shape"] < _LOG_SHAPES[1]
+        return {**by_free, "log_shape": np.float64(0.0 if held else np.vdot(by_gram, by_log_shape))}, by_X
 
     def learned(self, free: Free, unit: np.ndarray) -> Kernel:
         kernel = super().learned(free, unit)
