@@ -151,7 +151,8 @@ def root() -> Path:
 def environment() -> dict[str, str]:
     """Return the variables of a process with no GPU, our sources on its path."""
     path = os.pathsep.join(filter(None, (str(root() / "src"), os.environ.get("PYTHONPATH"))))
-    return os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    alone = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "POSTERIORI_JAX_CACHE": "off"}
+    return os.environ | {"PYTHONPATH": path} | alone
 
 
 def page(lines: list[dict[str, Any]]) -> str:

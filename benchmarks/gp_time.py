@@ -187,7 +187,8 @@ def process(python: str, method: str, folder: Path, variables: dict[str, str], l
 def environment(cache: Path, threads: int | None = None) -> dict[str, str]:
     """Return the variables of a process whose caches are in this folder alone; packages stay where they are."""
     variables = gp_digits.environment()
-    variables.pop("JAX_COMPILATION_CACHE_DIR", None)
+    for name in ("JAX_COMPILATION_CACHE_DIR", "POSTERIORI_JAX_CACHE"):
+        variables.pop(name, None)
     if threads is not None:
         variables |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), str(threads))
     return variables | {"HOME": str(cache), "XDG_CACHE_HOME": str(cache), "PYTHONUSERBASE": site.getuserbase()}

@@ -31,6 +31,7 @@ def pytest_configure(config):
     settings.load_profile("thorough" if is_thorough(config) else "quick")
     if getattr(config.option, "numprocesses", None):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the processes inherit it; n_jobs stays as users have it
+    os.environ.setdefault("POSTERIORI_JAX_CACHE", "off")  # tests leave nothing in the user's folders
     if not is_thorough(config):
         os.environ.setdefault("XLA_FLAGS", quick_flags())  # before anything imports JAX
 

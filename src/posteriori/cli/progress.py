@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.status import Status
     from rich.text import Text
 
+    from posteriori.gp.progress import Narration
     from posteriori.meta.comparison import FoldReport
 
 __all__ = ["Progress", "Shape", "expected_seconds", "in_words", "showing_progress"]
@@ -85,6 +86,8 @@ class Progress:
     def __init__(self, status: Status | None = None, quiet: bool = False) -> None:
         self.status, self.quiet = status, quiet
         self.folds: list[FoldReport] = []
+        self.ahead: list[str] = []
+        self.doing = "fitting"
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
@@ -101,6 +104,11 @@ class Progress:
         if self.status is not None:
             self.status.update(_plain(text))
 
+    def narrated(self, narration: Narration) -> None:
+        """Show the stages of a fit that begins, after what the fit is for, on a terminal only."""
+        if self.status is not None:
+            self.status.update(_Narrated(self.doing, narration))
+
     def comparing(self, names: Sequence[str], n_folds: int, shape: Shape) -> None:
         """Say which models are compared, and how long that may take."""
         seconds = sum(n_folds * expected_seconds(name, shape) for name in names)
@@ -108,23 +116,38 @@ class Progress:
         what = f"Comparing {', '.join(names)} and the class frequencies"
         folds = "on a fifth of the rows, held out" if n_folds == 1 else f"on {n_folds} folds of rows held out"
         self.say(f"{what} {folds}, then fitting the best: {in_words(seconds)}.")
-        self.show(f"fitting {names[0]} without fold 1 of {n_folds}")
+        self.ahead, self.doing = [*names], f"fitting {names[0]} without fold 1 of {n_folds}"
+        self.show(self.doing)
 
     def fitting(self, name: str, shape: Shape) -> None:
         """Say which model is fitted, and how long that may take."""
         size = f"{counted(shape.rows)}, {counted(shape.features, 'feature')}, {counted(shape.classes, 'class')}"
         self.say(f"Fitting {name} ({size}): {in_words(expected_seconds(name, shape))}.")
-        self.show(f"fitting {name}")
+        self.doing = f"fitting {name}"
+        self.show(self.doing)
 
     def fold_done(self, report: FoldReport) -> None:
         """Say how a model did on the rows held out, once all its folds are done."""
         self.folds.append(report)
         self.show(f"{report.name}: fold {report.fold} of {report.n_folds}, log-loss {report.log_loss:.4f}")
         if report.fold == report.n_folds:
+            self.ahead = [name for name in self.ahead if name != report.name]
             mean = sum(fold.weight * fold.log_loss for fold in self.folds) / sum(fold.weight for fold in self.folds)
             seconds = sum(fold.seconds for fold in self.folds)
             self.say(f"  {report.name}: log-loss {mean:.4f} on rows held out, {seconds:.2g} s")
             self.folds = []
+        if self.ahead:
+            self.doing = f"fitting {self.ahead[0]} without fold {report.fold % report.n_folds + 1} of {report.n_folds}"
+
+
+class _Narrated:
+    """What a fit is for, and the line of its narration as it is now."""
+
+    def __init__(self, doing: str, narration: Narration) -> None:
+        self.doing, self.narration = doing, narration
+
+    def __rich__(self) -> Text:
+        return _plain(f"{self.doing}; {self.narration.line()}")
 
 
 def _plain(text: str) -> Text:
@@ -143,6 +166,10 @@ def showing_progress(quiet: bool) -> Iterator[Progress]:
     from rich.status import Status
     from rich.text import Text
 
+    from posteriori.gp.progress import shown_by
+
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     with Status(Text(""), console=console) as status:
-        yield Progress(status)
+        progress = Progress(status)
+        with shown_by(progress.narrated):
+            yield progress

@@ -19,11 +19,13 @@ from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.learning import KernelEvidence, likely_vectors, settle
 from posteriori.gp.output import ArgmaxNode
 from posteriori.gp.predictions import FittedProbit
+from posteriori.gp.progress import begin_stage, sweep_cost
 from posteriori.gp.solution import GPSolution
 from posteriori.solvers.solution import Status
 
 if TYPE_CHECKING:
     from posteriori.gp.choosing import ChosenKernel
+    from posteriori.gp.progress import Report
     from posteriori.gp.repeats import MergedRows
 
 __all__ = ["FittedMixture", "FittedRows", "fit_all_rows"]
@@ -32,7 +34,7 @@ _UNSEEN = 1e-5
 """The precision of the sites of rows that were not seen before, beside others that were."""
 _SETTLED = 1e-5
 """The change of the energy over a sweep, for each row, at which sites are at their fixed point."""
-_MOST_SWEEPS = 60
+_MOST_SWEEPS, USUAL_SWEEPS = 60, 6
 _UNCERTAIN = 1e8
 """K n^3 up to which predictions average over likely kernels: with more rows the kernel is known well enough."""
 _REFINED = 1.5e10
@@ -162,7 +164,7 @@ class FittedMixture:
 
 
 def fit_all_rows(
-    chosen: ChosenKernel, merged: MergedRows, node: ArgmaxNode, *, calibrate: bool
+    chosen: ChosenKernel, merged: MergedRows, node: ArgmaxNode, *, calibrate: bool, report: Report | None = None
 ) -> FittedRows | FittedMixture:
     """Sweep the sites of all rows to their fixed point; those that the kernel was learned from begin where they are.
 
@@ -176,11 +178,14 @@ def fit_all_rows(
         start.precision[:] = _UNSEEN  # rows that the kernel has not seen say nothing at first
         start.precision[:, chosen.part], start.shift[:, chosen.part] = chosen.sites
         if calibrate and K * len(rows.y) ** 3 <= _REFINED and record.status is not Status.INTERRUPTED:
+            begin_stage(report, "judging left-out rows under other lengthscales")
             better = refined(kernel, state, sites, start, merged, node.rate)
             state, start = better.state, better.sites
             record = replace(record, log_length=better.log_length, log_scale=better.log_scale)
     gram = kernel.gram(state.free, rows.X, rows.X)
-    at, visit, rests, n_sweeps = settle(sites, gram, state.variances, start, _SETTLED * len(rows.y), _MOST_SWEEPS)
+    words, enough = f"solving for all {len(rows.y):,} rows", _SETTLED * len(rows.y)
+    begin_stage(report, words, USUAL_SWEEPS, sweep_cost(len(rows.y), K), at_most=False)
+    at, visit, rests, n_sweeps = settle(sites, gram, state.variances, start, enough, _MOST_SWEEPS, report)
     if not np.isfinite(visit.energy):
         raise FloatingPointError(
             "The energy ceased to be finite: check X for columns of extreme scale, or use a kernel of less variance."
@@ -194,11 +199,13 @@ def fit_all_rows(
     certain = chosen.sites is None or not rests or K * len(rows.y) ** 3 > _UNCERTAIN
     members, left = list[FittedRows](), list[LeftOutLatents]()
     if not certain:
+        begin_stage(report, f"fitting {_NODES} kernels that are about as likely")
         evidence = KernelEvidence(kernel, rows, K, node.rate, chosen.start)
         evidence.parameters = at
         members, left = _likely_fits(fitted, evidence, evidence.pack(state), merged)
     if not calibrate and not members:
         return fitted
+    begin_stage(report, "judging left-out rows")
     own = LeftOutLatents.of(visit.solved, merged)
     averaged = len(members) > 1 and left_out_score(left, rows, node.rate) >= left_out_score([own], rows, node.rate)
     if calibrate:

@@ -16,7 +16,7 @@ from posteriori.gp.coupled import SiteParameters
 from posteriori.gp.inputs import LabelledRows
 from posteriori.gp.kernels import Kernel
 from posteriori.gp.learning import KernelEvidence, KernelState, Memory, ascend
-from posteriori.gp.progress import Report
+from posteriori.gp.progress import Report, begin_stage, sweep_cost
 from posteriori.gp.solution import Chunk, GPSolution
 from posteriori.solvers.solution import Status
 
@@ -33,6 +33,8 @@ _WORTH = 1.7
 """A last stage is worth its time where it would see this many times as many rows as the one before."""
 _OPERATIONS = 7.0
 """Operations of an evaluation, in units of K n^3."""
+_SWEEPS_EACH = 5.0
+"""What a step costs in sweeps, with the slopes: what a user is told of the time ahead rests on it."""
 _PAIR = 0.5
 """The number of classes that two classes cost: one latent, and no coupling."""
 
@@ -47,6 +49,8 @@ class LearningPlan:
     """The number of rows to learn from; None for as many as time allows."""
     seed: int
     report: Report | None = None
+    later: float = 0.0
+    """The cost of what comes after learning, in that of `sweep_cost`."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,19 @@ def learn_kernel(
     status, at_rest, n_steps, n_sweeps, n_learning = Status.CONVERGED, True, 0, 0, 0
     trace, part, sites = list[Chunk](), order[:0], dict[str, SiteParameters]()
     memories = dict[str, Memory]()
-    for size, most in _stages(len(rows.y), rows.X.shape[1], K, plan) if plan.max_iter > 0 else ():
+    stages = _stages(len(rows.y), rows.X.shape[1], K, plan) if plan.max_iter > 0 else []
+    for i, (size, most) in enumerate(stages):
         part, n_learning = order[:size], size
         subset = LabelledRows(rows.X[part], rows.y[part], rows.c[part])
         values = dict[str, float]()
-        for name in names:
+        for rival, name in enumerate(names):
+            words = f"learning the kernel from {size:,} rows"
+            if len(names) > 1:
+                words = f"comparing {len(names)} kernels on {size:,} rows ({name})"
+            cost = _SWEEPS_EACH * sweep_cost(size, K)
+            ahead = sum(steps * _SWEEPS_EACH * sweep_cost(later, K) for later, steps in stages[i + 1 :]) + plan.later
+            ahead += (len(names) - 1 - rival) * most * cost
+            begin_stage(plan.report, words, min(most, plan.max_iter - n_steps), cost, ahead)
             evidence = KernelEvidence(candidates[name], subset, K, rate, starts[name])
             vector = vectors.get(name, evidence.pack(starts[name]))
             most_steps = min(most, plan.max_iter - n_steps)

@@ -88,6 +88,7 @@ class GPClassifier(GaussianProcessClassifier):
     device : {None, "cpu", "gpu"}
         With "gpu" all is done by JAX, there; None is JAX's default where it is needed.
     verbose : int
+        1 shows in words what is being done, and how long it may take; 2 shows every step too.
 
     Attributes
     ----------

@@ -14,6 +14,7 @@ seen through few of them flatters.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +28,9 @@ from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.learning import KernelState
 from posteriori.gp.output import ArgmaxNode, log_mislabelled
 from posteriori.gp.predictions import FittedProbit, latent_moments
+from posteriori.gp.progress import Report, begin_stage
 from posteriori.gp.repeats import MergedRows
-from posteriori.gp.solution import GPSolution
+from posteriori.gp.solution import Chunk, GPSolution
 from posteriori.maths.blocked import BlockedFactor, inverse_and_log_determinant
 from posteriori.maths.largest import log_largest_slopes
 from posteriori.threads import run_tasks, usable_threads
@@ -40,7 +42,7 @@ _JITTER = 1e-6
 _DAMPING = 0.7
 _ENOUGH = 1e-5
 """The relative change of the energy over a sweep at which sites are at their fixed point."""
-_MOST_SWEEPS = 40
+_MOST_SWEEPS, USUAL_SWEEPS = 40, 10
 _LEAST = 1e-8
 _SPREAD_ROWS = 8192
 """The number of rows by which the spread of the latents is chosen, at most."""
@@ -101,6 +103,11 @@ def chosen_rows(kernel: Kernel, free: Free, X: np.ndarray, most: int, seed: int)
     return index[chosen]
 
 
+def inducing_cost(n: int, M: int, K: int) -> float:
+    """The cost of a sweep over n rows seen through M inducing inputs, beside those of `sweep_cost`."""
+    return K * M * n * (M + 1000.0)
+
+
 def _project(kernel: Kernel, free: Free, Z: np.ndarray, L: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The columns a(x) (M, n), and the variances k(x, x) - a^T a that the inducing values leave open (n,)."""
     A = BlockedFactor.of(L).solve(kernel.gram(free, Z, X))
@@ -126,9 +133,14 @@ def fit_inducing(
     seed: int,
     *,
     calibrate: bool,
+    report: Report | None = None,
 ) -> FittedInducing:
     """Choose inducing inputs among the rows, and sweep the sites of all rows to their fixed point."""
     rows, free, kernel = merged.rows, state.free, chosen.kernel
+    cost = inducing_cost(len(rows.y), n_inducing, len(state.log_scale))
+    words = f"solving for all {len(rows.y):,} rows through {n_inducing:,} of them"
+    begin_stage(report, words, USUAL_SWEEPS, cost, at_most=False)
+    began = perf_counter()
     Z = rows.X[chosen_rows(kernel, free, rows.X, n_inducing, seed)]
     K_zz = kernel.gram(free, Z, Z)
     K_zz.flat[:: len(Z) + 1] += _JITTER * K_zz.diagonal().mean()
@@ -152,6 +164,8 @@ def fit_inducing(
         target = SiteParameters(-e / (1.0 + w_c * e), (by_mean - m_c * e) / (1.0 + w_c * e))
         brackets = -0.5 * np.log(left) + 0.5 * (q.m**2 * t - 2.0 * q.m * s + s * s * q.w) / left
         energy = q.log_partition + float(rows.c @ (value + brackets.sum(axis=0)))
+        if report is not None:
+            report(Chunk(n_sweeps, energy, damping, perf_counter() - began))
         rests = abs(energy - before) <= _ENOUGH * max(1.0, abs(energy))
         if energy < before:
             damping = max(0.5 * damping, 0.2)
@@ -162,6 +176,7 @@ def fit_inducing(
         raise FloatingPointError("The energy ceased to be finite: check X for columns of extreme scale.")
     spread = 1.0
     if calibrate:
+        begin_stage(report, "judging left-out rows")
         part = np.random.default_rng(seed).permutation(len(rows.y))[:_SPREAD_ROWS]
         share = 1.0 / merged.counts
         left = np.maximum(1.0 - share * rows.c * t * q.w, q.w / prior)

@@ -175,9 +175,9 @@ def _fit_probit(problem: GPProblem, options: FitOptions, node: ArgmaxNode) -> Fi
     None where fewer inducing inputs are given than there are distinct rows: they are learned. None also where a kernel
     has no derivatives written out.
     """
-    from posteriori.gp.all_rows import fit_all_rows
+    from posteriori.gp import all_rows, inducing
     from posteriori.gp.choosing import LearningPlan, learn_kernel
-    from posteriori.gp.inducing import fit_inducing
+    from posteriori.gp.progress import sweep_cost
     from posteriori.gp.repeats import merged_rows
 
     if not all(_has_slopes(kernel, problem.rows.X[:2]) for kernel in problem.kernels.values()):
@@ -187,15 +187,21 @@ def _fit_probit(problem: GPProblem, options: FitOptions, node: ArgmaxNode) -> Fi
     n = len(rows.y)
     if problem.n_inducing is not None and problem.n_inducing < len(np.unique(rows.X, axis=0)):
         return None
-    plan = LearningPlan(options.tol, options.max_iter, options.n_learning, options.seed, options.report)
+    whole = problem.n_inducing is not None or (0.5 if K == 2 else K) * 2.0 * n**3 <= _MOST_OPERATIONS
+    M = int(np.clip(np.sqrt(_INDUCING_OPERATIONS / n), _FEWEST_INDUCING, _MOST_INDUCING))
+    later = all_rows.USUAL_SWEEPS * sweep_cost(n, K)
+    if not whole:
+        later = inducing.USUAL_SWEEPS * inducing.inducing_cost(n, M, K)
+    plan = LearningPlan(options.tol, options.max_iter, options.n_learning, options.seed, options.report, later)
     start_scale = problem.scale / np.sqrt(node.noise)
     typical = typical_distance(rows.X, options.seed)
     chosen = learn_kernel(problem.kernels, rows, K, node.rate, start_scale, typical, plan)
-    if problem.n_inducing is not None or (0.5 if K == 2 else K) * 2.0 * n**3 <= _MOST_OPERATIONS:
-        return fit_all_rows(chosen, merged, node, calibrate=options.calibrate)
-    M = int(np.clip(np.sqrt(_INDUCING_OPERATIONS / n), _FEWEST_INDUCING, _MOST_INDUCING))
+    if whole:
+        return all_rows.fit_all_rows(chosen, merged, node, calibrate=options.calibrate, report=options.report)
     state = replace(chosen.state, log_scale=chosen.state.log_scale + 0.5 * np.log(node.noise))
-    return fit_inducing(chosen, state, merged, node, M, options.seed, calibrate=options.calibrate)
+    return inducing.fit_inducing(
+        chosen, state, merged, node, M, options.seed, calibrate=options.calibrate, report=options.report
+    )
 
 
 def _has_slopes(kernel: Kernel, X: np.ndarray) -> bool:

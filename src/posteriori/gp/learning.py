@@ -75,16 +75,25 @@ class KernelState:
 
 
 def settle(
-    sites: RowSites, gram: np.ndarray, variances: np.ndarray, start: SiteParameters, enough: float, most: int
+    sites: RowSites,
+    gram: np.ndarray,
+    variances: np.ndarray,
+    start: SiteParameters,
+    enough: float,
+    most: int,
+    report: Report | None = None,
 ) -> tuple[SiteParameters, CoupledSweep, bool, int]:
     """Sweep until the energy changes by no more than `enough`; where it oscillates, steps are halved.
 
-    Returns the sites, the last sweep over them, whether they rest, and the number of sweeps.
+    Returns the sites, the last sweep over them, whether they rest, and the number of sweeps. `report` hears of each.
     """
+    began = perf_counter()
     now, damping, energies = start, _DAMPING, list[float]()
     visit = sites.sweep(gram, variances, now)
     for n_sweeps in range(1, most + 1):
         energies.append(visit.energy)
+        if report is not None:
+            report(Chunk(n_sweeps, visit.energy, damping, perf_counter() - began))
         if len(energies) > 1 and abs(energies[-1] - energies[-2]) <= enough:
             return now, visit, True, n_sweeps
         if len(energies) > 3 and np.all(np.diff(np.sign(np.diff(energies[-4:]))) != 0):
