@@ -80,7 +80,7 @@ def naive_argmax(mean, variance, y, power, rate=RATE):
 )
 def test_argmax_s_value_and_slopes_are_those_of_the_integral(power, rule):
     mean, variance, y = latents(3)
-    likelihood = ArgmaxLikelihood(3, rate=RATE, rule=rule)
+    likelihood = ArgmaxLikelihood(3, noise=0.0, rate=RATE, rule=rule)  # a closed form at every power
     out = expected(likelihood, likelihood.start(), mean, variance, y, power)
     tolerance = {"rtol": 1e-6, "atol": 1e-7} if rule == Rule() else {"rtol": 1e-3, "atol": 1e-4}
     np.testing.assert_allclose(out.value, naive_argmax(mean, variance, y, power), **tolerance)
@@ -142,6 +142,123 @@ def test_the_rate_moves_only_if_asked_and_has_a_prior_about_its_start():
     assert likelihood.start()["log_rate"] == pytest.approx(np.log(RATE), rel=1e-15)
     assert likelihood.log_prior(likelihood.start()) == 0.0
     assert likelihood.log_prior({"log_rate": np.log(RATE) + 2.0}) == pytest.approx(-2.0, rel=1e-12)
+
+
+# The argmax node with noise, at powers other than one
+
+
+def log_probit(f, y, noise):
+    """log p(y | f) of latents (K, ...): a plain sum over 161 values of the noise of class y."""
+    u, step = np.linspace(-12.0, 12.0, 161, retstep=True)
+    rivals = [(f[y] - f[k]) / np.sqrt(noise) for k in range(len(f)) if k != y]
+    product = np.prod([scipy.special.ndtr(u + gap[..., None]) for gap in rivals], axis=0)
+    return np.log(step * (np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi) * product).sum(axis=-1))
+
+
+def naive_probit(mean, variance, y, power, rate=RATE, noise=1.0):
+    """A product of Gauss-Hermite rules over the differences f_y - f_k, f_y taken as zero."""
+    K, out = len(mean), []
+    x, w = np.polynomial.hermite_e.hermegauss(120 if K == 2 else 30)
+    points = np.stack(np.meshgrid(*[x] * (K - 1))).reshape(K - 1, -1)
+    weights = np.prod(np.stack(np.meshgrid(*[w / w.sum()] * (K - 1))).reshape(K - 1, -1), axis=0)
+    for n, own in enumerate(y):
+        rivals = [k for k in range(K) if k != own]
+        root = np.linalg.cholesky(np.diag(variance[rivals, n]) + variance[own, n])
+        gap = (mean[own, n] - mean[rivals, n])[:, None] + root @ points
+        p = np.exp(log_probit(np.concatenate([np.zeros((1, len(weights))), -gap]), 0, noise))
+        out.append(power_mean((1 - rate) * p + rate / (K - 1) * (1 - p), weights, power))
+    return np.array(out)
+
+
+def of_latents(likelihood, mean, variance, y, power):
+    """The likelihood of latents whose variances, as here, do not include the noise."""
+    return expected(likelihood, likelihood.start(), mean, variance + likelihood.noise, y, power)
+
+
+@pytest.mark.parametrize(
+    ("K", "n_nodes", "tolerance", "power"),
+    [
+        pytest.param(K, n_nodes, tolerance, power, marks=[] if (K, power) in quick else pytest.mark.slow)
+        for K, n_nodes, tolerance, quick in (
+            (2, 128, 1e-6, [(2, 0.5), (2, 0.0)]),
+            (3, 128, 0.04, [(3, 0.5), (3, 0.0)]),
+            (3, 8192, 0.002, []),
+        )
+        for power in (0.5, 0.0, 0.05, 0.95)
+    ],
+)
+def test_the_probit_at_any_power_is_the_integral(K, n_nodes, tolerance, power):
+    """More nodes come closer: the rule is right, and the rest is its error; of two classes there is none."""
+    mean, variance, y = latents(K)
+    likelihood = ArgmaxLikelihood(K, noise=0.7, rate=RATE, n_nodes=n_nodes)
+    out = of_latents(likelihood, mean, variance, y, power)
+
+    def naive(mean, variance, rate=RATE):
+        return naive_probit(mean, variance, y, power, rate, noise=0.7)
+
+    by_mean, by_variance = slopes(naive, mean, variance)
+    np.testing.assert_allclose(out.value, naive(mean, variance), atol=tolerance)
+    np.testing.assert_allclose(out.by_mean, by_mean, atol=max(tolerance, 1e-5))
+    np.testing.assert_allclose(out.by_variance, by_variance, atol=max(tolerance, 1e-5))
+    up, down = (naive(mean, variance, RATE * np.exp(step)) for step in (1e-4, -1e-4))
+    np.testing.assert_allclose(out.by_free["log_rate"], (up - down) / 2e-4, atol=max(tolerance, 1e-5))
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_powers_of_the_probit_meet_at_their_ends(K):
+    """A power of nearly one is the integral that power one has exactly, one of nearly zero the mean log-probability."""
+    mean, variance, y = latents(K)
+    likelihood = ArgmaxLikelihood(K, rate=RATE)
+    ends = [of_latents(likelihood, mean, variance, y, power) for power in (1.0, 0.0)]
+    near = [of_latents(likelihood, mean, variance, y, power) for power in (0.9999, 1e-6)]
+    for end, at, tolerance in zip(ends, near, (0.04, 1e-4), strict=True):
+        for a, b in zip(at[:3], end[:3], strict=True):
+            np.testing.assert_allclose(a, b, atol=tolerance)
+
+
+@pytest.mark.parametrize("power", [0.5, 0.0])
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_probit_of_known_latents_needs_no_nodes(K, power):
+    """With no variance: log p, its slopes, and half its second ones with alpha times the first squared."""
+    mean, _, y = latents(K)
+    likelihood = ArgmaxLikelihood(K, rate=RATE)
+    out = of_latents(likelihood, mean, np.zeros((K, N)), y, power)
+    exact = of_latents(likelihood, mean, np.zeros((K, N)), y, 1.0)
+    np.testing.assert_allclose(out.value, exact.value, atol=1e-4)
+    np.testing.assert_allclose(out.by_mean, exact.by_mean, atol=1e-3)
+    by_variance = exact.by_variance - 0.5 * (1.0 - power) * exact.by_mean**2
+    np.testing.assert_allclose(out.by_variance, by_variance, atol=1e-3)
+
+
+@pytest.mark.parametrize("power", [0.5, 0.0])
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_probit_needs_no_mislabelled_rows_to_be_finite(K, power):
+    """A class 30 behind its rivals: log p(y | f) falls as the square of that, and no further than log 1e-300."""
+    mean = np.zeros((K, N))
+    mean[0] = -np.linspace(0.0, 300.0, N)
+    likelihood = ArgmaxLikelihood(K, rate=1e-300)
+    out = of_latents(likelihood, mean, np.full((K, N), 1e-6), np.zeros(N, dtype=int), power)
+    share = 4.0 if K == 2 else 3.0  # of the square of what y is behind: (K - 1) / (2 K)
+    np.testing.assert_allclose(out.value[1], -(mean[0, 1] ** 2) / share, rtol=0.05)
+    assert (np.diff(out.value) <= 1e-9).all()
+    assert (out.value > -700.0).all()
+    assert all(np.isfinite(part).all() for part in (*out[:3], out.by_free["log_rate"]))
+
+
+@pytest.mark.parametrize("power", [0.5, 0.0])
+def test_the_probit_of_many_classes_is_an_average_over_draws(power):
+    """Twelve classes, wide latents, and labels for and against the odds."""
+    rng = np.random.default_rng(5)
+    mean, variance, y = 2.0 * rng.normal(size=(12, N)), rng.uniform(0.5, 9.0, size=(12, N)), np.arange(N)
+    mean[y[:6], np.arange(6)] += 4.0
+    out = of_latents(ArgmaxLikelihood(12, rate=RATE), mean, variance, y, power)
+    z = rng.normal(size=(12, 2000))
+    for n in range(N):
+        f = mean[:, n, None] + np.sqrt(variance[:, n, None]) * np.concatenate([z, -z], axis=1)
+        p = np.exp(log_probit(f, y[n], 1.0))
+        draws = power_mean((1 - RATE) * p + RATE / 11 * (1 - p), np.full(4000, 1 / 4000), power)
+        assert out.value[n] == pytest.approx(draws, abs=0.12)
+    assert np.abs(out.by_mean.sum(axis=0)).max() < 1e-9
 
 
 # Softmax
@@ -227,12 +344,14 @@ LIKELIHOODS = {
 }
 
 
+@powers
 @pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
-def test_a_common_shift_is_ignored_where_a_likelihood_says_so(likelihood):
+def test_a_common_shift_is_ignored_where_a_likelihood_says_so(likelihood, power):
     """Expectation propagation relies on it."""
     assert likelihood.ignores_common_shift
     mean, variance, y = latents(3)
-    plain, shifted = (expected(likelihood, likelihood.start(), mean + u, variance, y, 1.0) for u in (0.0, 7.0))
+    variance = variance + likelihood.noise
+    plain, shifted = (expected(likelihood, likelihood.start(), mean + u, variance, y, power) for u in (0.0, 7.0))
     np.testing.assert_allclose(shifted.value, plain.value, rtol=1e-9)
     np.testing.assert_allclose(plain.by_mean.sum(axis=0), 0.0, atol=1e-12)
 

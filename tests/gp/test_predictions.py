@@ -277,10 +277,11 @@ def test_every_inference_learns_and_is_near_the_others(options, models):
 
 
 @pytest.mark.slow
-def test_powers_lead_from_expectation_propagation_to_variational_inference():
+@pytest.mark.parametrize("likelihood", ["softmax", "argmax"])
+def test_powers_lead_from_expectation_propagation_to_variational_inference(likelihood):
     """With kernel and scale held, probabilities and evidence of a tiny power are those of the bound, and below EP's."""
     steps = ({}, {"power": 0.02}, {"inference": "vi"})
-    fits = [gp(likelihood="softmax", max_iter=0, calibrate=False, **options).fit(X, Y) for options in steps]
+    fits = [gp(likelihood=likelihood, max_iter=0, calibrate=False, **options).fit(X, Y) for options in steps]
     P, Q, R = (model.predict_proba(X) for model in fits)
     assert np.abs(Q - R).max() < 0.1 * np.abs(P - R).max()
     ep, nearly, vi = (model.log_evidence_ for model in fits)

@@ -20,6 +20,7 @@ from posteriori.maths.argmax import Rule, log_ndtr  # noqa: E402
 
 log_argmax = jax.jit(argmax.log_argmax, static_argnames="rule")
 gauss_hermite = jax.jit(argmax.gauss_hermite, static_argnames=("n_nodes", "adaptive"))
+log_probit = jax.jit(argmax.log_probit, static_argnames="noise")
 
 
 @pytest.fixture(autouse=True)
@@ -208,6 +209,41 @@ def test_slopes_of_gauss_hermite_are_those_of_finite_differences(adaptive):
         by_variance = (naive(mean, variance + h, y) - naive(mean, variance - h, y)) / 2e-4
         np.testing.assert_allclose(out.by_mean[k], by_mean, atol=1e-5)
         np.testing.assert_allclose(out.by_variance[k], by_variance, atol=1e-5)
+
+
+# Known latents with noise of one variance
+
+
+@pytest.mark.parametrize(
+    ("K", "tolerance"), [(2, 1e-10), (3, 2e-4), (10, 1e-3), pytest.param(30, 3e-3, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("noise", [1.0, 0.3])
+def test_known_latents_with_noise_are_gaussians_of_one_variance(K, tolerance, noise):
+    """The probability, its slopes by the latents, and those by the noise of each, which are half second slopes."""
+    rng = np.random.default_rng(K)
+    mean, y = rng.normal(size=(K, 40)) * np.linspace(0.0, 4.0, 40), rng.integers(0, K, 40)
+    out, exact = log_probit(mean, noise, y), log_argmax(mean, np.full((K, 40), noise), y)
+    for got, expected in zip(out, exact, strict=True):
+        np.testing.assert_allclose(got, expected, atol=tolerance * max(1.0, 1.0 / noise))
+
+
+def test_known_latents_against_all_odds_end_at_the_smallest_number():
+    """Down to exp(-690) the logarithm is right; beyond that it and its slopes stay finite."""
+    mean = np.stack([-np.linspace(0.0, 90.0, 40), np.zeros(40), np.full(40, 0.3)])
+    y = np.zeros(40, dtype=int)
+    out, exact = log_probit(mean, 1.0, y), log_argmax(mean, np.ones((3, 40)), y)
+    seen = np.asarray(exact.log_z) > -680.0
+    assert 10 < seen.sum() < 30
+    for got, expected in zip(out, exact, strict=True):
+        np.testing.assert_allclose(got[..., seen], expected[..., seen], rtol=1e-4, atol=1e-3)
+        assert np.isfinite(got).all()
+    np.testing.assert_allclose(out.log_z[~seen], np.log(1e-300), atol=20.0)
+
+
+def test_known_latents_that_win_beyond_doubt_have_log_probability_zero():
+    mean = np.repeat([[60.0], [0.0], [1.0]], 40, axis=1)
+    for part in log_probit(mean, 1.0, np.zeros(40, dtype=int)):
+        np.testing.assert_allclose(part, 0.0, atol=1e-13)
 
 
 # Gauss-Hermite nodes

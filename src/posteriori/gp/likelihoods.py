@@ -17,10 +17,17 @@ from jax import Array
 
 from posteriori.gp.kernels import Free
 from posteriori.gp.output import ArgmaxNode, OutputNode, SoftmaxNode
-from posteriori.maths.argmax import Rule, log_argmax
+from posteriori.maths.argmax import Rule, log_argmax, log_probit
 from posteriori.maths.integrals import even_nodes
 
 __all__ = ["ArgmaxLikelihood", "Expected", "Likelihood", "SoftmaxLikelihood"]
+
+_MOST_TAKEN = 1.0 - 1e-8
+"""The share of a latent's variance that a label takes away at most."""
+_PAIR_NODES = 128
+"""The number of nodes of the difference of two latents, at most."""
+_TOGETHER = 1 << 14
+"""The number of latents of all rows, at some of the nodes, whose class is integrated together: they stay in cache."""
 
 
 class Expected(NamedTuple):
@@ -68,12 +75,18 @@ class Likelihood(Protocol):
 
 @dataclass(frozen=True)
 class ArgmaxLikelihood:
-    r"""The class of the largest latent, except for a rate epsilon of mislabelled rows.
+    r"""The class of the largest latent, with noise, except for a rate epsilon of mislabelled rows.
 
-    .. math:: p(y \mid h) = (1 - \epsilon) 1[h_y \text{ largest}] + \frac{\epsilon}{K - 1} 1[\text{not}],
-        \qquad E[p^\alpha] = (1 - \epsilon)^\alpha Z_y + \Big(\frac{\epsilon}{K - 1}\Big)^\alpha (1 - Z_y) .
+    With Z_y(f) the probability that h_y is the largest of h = f + noise,
 
-    Noise of variance 1 on the latents makes it the multinomial probit; that is integrated exactly at power 1 only.
+    .. math:: p(y \mid f) = (1 - \epsilon) Z_y(f) + \frac{\epsilon}{K - 1} (1 - Z_y(f)) ;
+
+    noise of variance 1 makes it the multinomial probit. At power 1 noise is a part of the latents' variance, and at any
+    power where there is none Z_y(f) is one or zero: in both cases, with Z_y the probability under the latents given,
+
+    .. math:: E[p^\alpha] = (1 - \epsilon)^\alpha Z_y + \Big(\frac{\epsilon}{K - 1}\Big)^\alpha (1 - Z_y) .
+
+    Otherwise p(y | f) is averaged over nodes of f.
     """
 
     n_classes: int
@@ -81,6 +94,7 @@ class ArgmaxLikelihood:
     rate: float = 1e-3
     learn_rate: bool = False
     rule: Rule = Rule(16, 4, 3, steep=False)  # noqa: RUF009
+    n_nodes: int = 128
 
     ignores_common_shift = True
 
@@ -97,11 +111,72 @@ class ArgmaxLikelihood:
         return -0.5 * (free["log_rate"] - np.log(self.rate)) ** 2
 
     def expected(self, free: Free, mean: Array, variance: Array, y: Array, power: float) -> Expected:
-        """The value l and its slopes."""
+        """The value l and its slopes; the variances include the noise."""
+        if power == 1.0 or self.noise == 0.0:
+            return self._closed(free, mean, variance, y, power)
+        return self._averaged(free, mean, jnp.maximum(variance - self.noise, 0.0), y, power)
+
+    def _closed(self, free: Free, mean: Array, variance: Array, y: Array, power: float) -> Expected:
+        """The value l and its slopes at power 1, or without noise."""
         log_z, by_mean, by_variance = log_argmax(mean, variance, y, self.rule)
-        value, slope = jax.jvp(lambda x: self._mixed(x, free["log_rate"], power), (log_z,), (jnp.ones_like(log_z),))
-        _, by_rate = jax.jvp(lambda x: self._mixed(log_z, x, power), (free["log_rate"],), (jnp.ones(()),))
+        value, slope, by_rate = self._mixed_slopes(log_z, free["log_rate"], power)
         return Expected(value, slope * by_mean, slope * by_variance, {"log_rate": by_rate})
+
+    def _averaged(self, free: Free, mean: Array, variance: Array, y: Array, power: float) -> Expected:
+        r"""The value l and its slopes, by nodes of latents whose variances do not include the noise.
+
+        With s the share of each node in E[p^alpha], Gaussian averages have the slopes
+
+        .. math:: \partial_\mu l = \sum s\, \frac{p'}{p}, \qquad
+            \partial_v l = \sum s\, \Big[ \frac{p''}{2 p} - \frac{1 - \alpha}{2} \Big(\frac{p'}{p}\Big)^2 \Big] .
+        """
+        latent, log_weight = self._nodes(free, mean, variance, y, power)
+        S, K, n = latent.shape
+        together = 1 << int(np.log2(min(S, max(1, _TOGETHER // (K * n)))))
+        factor = jax.lax.map(lambda f: log_probit(f, self.noise, y), latent, batch_size=together)
+        log_p, slope, by_rate = self._mixed_slopes(factor.log_z, free["log_rate"], 1.0)
+        log_share = power * log_p + log_weight
+        share = jax.nn.softmax(log_share, axis=0)
+        value = (share * log_p).sum(0) if power == 0 else jax.nn.logsumexp(log_share, axis=0) / power
+        by_mean = slope[:, None] * factor.by_mean
+        by_variance = slope[:, None] * factor.by_variance - 0.5 * (1.0 - power) * by_mean**2
+        return Expected(
+            value,
+            (share[:, None] * by_mean).sum(0),
+            (share[:, None] * by_variance).sum(0),
+            {"log_rate": (share * by_rate).sum(0)},
+        )
+
+    def _nodes(self, free: Free, mean: Array, variance: Array, y: Array, power: float) -> tuple[Array, Array]:
+        r"""Latents (S, K, n) at the nodes, and the logarithms of the nodes' weights (S, n).
+
+        Two classes have Gauss-Hermite nodes of their difference. For more, fixed quasi-random nodes z are moved to
+        where p^alpha is large, and weighed by the ratio of the two densities: with lambda = v (l'^2 - 2 l_v), the share
+        of a latent's variance that the label takes away at power 1,
+
+        .. math:: f = \mu + \sqrt v\, x, \qquad x = \frac{\alpha \sqrt v\, l'}{1 - (1 - \alpha) \lambda} +
+            \sqrt{\frac{1 - \lambda}{1 - (1 - \alpha) \lambda}}\; z .
+
+        At power 0 they stay where they are.
+        """
+        if self.n_classes == 2:
+            return _nodes_of_pair(mean, variance, min(self.n_nodes, _PAIR_NODES))
+        z = even_nodes(self.n_classes, self.n_nodes).points.T[:, :, None]
+        x, log_weight = jnp.asarray(z), jnp.full((len(z), mean.shape[1]), -np.log(len(z)))
+        if power > 0:
+            exact = self._closed(free, mean, variance + self.noise, y, 1.0)
+            taken = jnp.clip(variance * (exact.by_mean**2 - 2.0 * exact.by_variance), 0.0, _MOST_TAKEN)
+            left = 1.0 - (1.0 - power) * taken
+            kept = (1.0 - taken) / left
+            x = power * jnp.sqrt(variance) * exact.by_mean / left + jnp.sqrt(kept) * z
+            log_weight = log_weight + 0.5 * (z * z - x * x + jnp.log(kept)).sum(1)
+        return mean + jnp.sqrt(variance) * x, log_weight
+
+    def _mixed_slopes(self, log_z: Array, log_rate: Array, power: float) -> tuple[Array, Array, Array]:
+        """The value l from log Z, and its slopes by log Z and by the log rate."""
+        value, slope = jax.jvp(lambda x: self._mixed(x, log_rate, power), (log_z,), (jnp.ones_like(log_z),))
+        _, by_rate = jax.jvp(lambda x: self._mixed(log_z, x, power), (log_rate,), (jnp.ones(()),))
+        return value, slope, by_rate
 
     def _mixed(self, log_z: Array, log_rate: Array, power: float) -> Array:
         """The value l from log Z, mixed over rows of the winning class and mislabelled ones."""
@@ -116,6 +191,14 @@ class ArgmaxLikelihood:
     def node(self, free: Free) -> ArgmaxNode:
         """The node that predicts with these free parameters."""
         return ArgmaxNode(self.noise, float(np.exp(np.asarray(free["log_rate"]))))
+
+
+def _nodes_of_pair(mean: Array, variance: Array, n_nodes: int) -> tuple[Array, Array]:
+    """Two latents (S, 2, n) at Gauss-Hermite nodes of their difference, and the logarithms of the weights (S, n)."""
+    z, w = np.polynomial.hermite_e.hermegauss(n_nodes)
+    apart = variance / jnp.sqrt(jnp.maximum(variance.sum(0), 1e-300)) * np.array([[1.0], [-1.0]])
+    log_weight = jnp.broadcast_to(np.log(w / w.sum())[:, None], (n_nodes, mean.shape[1]))
+    return mean + apart * z[:, None, None], log_weight
 
 
 @dataclass(frozen=True)

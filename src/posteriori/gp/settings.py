@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from posteriori.gp.inference import INFERENCES, Inference
-from posteriori.gp.kernels import ARD, Constant, Kernel, Linear, Polynomial, RationalQuadratic
+from posteriori.gp.kernels import ARD, RBF, Constant, Kernel, Linear, Polynomial, RationalQuadratic
 from posteriori.gp.output import ArgmaxNode
 from posteriori.parameters import (
     is_number,
@@ -59,7 +59,10 @@ class LikelihoodSettings(Protocol):
 
 @dataclass(frozen=True)
 class ArgmaxSettings:
-    """The largest latent wins, with this variance of noise and this rate of mislabelled rows."""
+    """The largest latent wins, with this variance of noise and this rate of mislabelled rows.
+
+    Another noise is another model: by default it is one, whatever the power.
+    """
 
     noise: float
     rate: float
@@ -68,19 +71,14 @@ class ArgmaxSettings:
     @classmethod
     def read(cls, noise: Any, mislabelling: Any, power: float) -> ArgmaxSettings:
         """The settings from checked parameters; raises where their combination cannot be integrated."""
-        if power != 1.0:
-            if noise is not None and noise > 0.0:
-                raise ValueError(
-                    "The argmax likelihood with noise is integrated exactly at power 1 only: use inference='ep' or "
-                    "'energy' with power=1, noise=0, or likelihood='softmax'."
-                )
-            if mislabelling == 0.0:
-                raise ValueError(
-                    "mislabelling=0 makes log p(y | f) infinite somewhere: with power < 1 or 'vi' it must be positive."
-                )
+        if power != 1.0 and mislabelling == 0.0 and noise == 0.0:
+            raise ValueError(
+                "mislabelling=0 with noise=0 makes log p(y | f) infinite somewhere: with power < 1 or 'vi' one of them "
+                "must be positive."
+            )
         learned = mislabelling == "learn"
         return cls(
-            noise=(1.0 if power == 1.0 else 0.0) if noise is None else float(noise),
+            noise=1.0 if noise is None else float(noise),
             rate=_FIRST_RATE if learned else max(float(mislabelling), 1e-300),
             learn_rate=learned,
         )
@@ -130,6 +128,8 @@ LIKELIHOODS: dict[str, Callable[[Any, Any, float], LikelihoodSettings]] = {
 class GPSettings:
     """The checked settings of a fit, whatever its data."""
 
+    kernel: Kernel
+    """The kernel of methods that do not choose."""
     kernels: Mapping[str, Kernel]
     """The kernels to choose among, by name."""
     scale: float
@@ -153,6 +153,7 @@ class GPSettings:
 def read_settings(params: Mapping[str, Any]) -> GPSettings:
     """Check the constructor's parameters, by name, and turn them into settings."""
     kernels = _read_kernels(params["kernel"])
+    kernel = default_kernel() if params["kernel"] is None else params["kernel"]
     require_choice("likelihood", params["likelihood"], LIKELIHOODS)
     require_choice("inference", params["inference"], INFERENCES)
     inference = INFERENCES[params["inference"]]
@@ -166,6 +167,7 @@ def read_settings(params: Mapping[str, Any]) -> GPSettings:
     require_verbosity(params["verbose"])
     rate = params["learning_rate"]
     return GPSettings(
+        kernel=kernel,
         kernels=kernels,
         scale=_read_scale(params["scale"], params["kernel"]),
         inference=inference,
@@ -183,15 +185,15 @@ def read_settings(params: Mapping[str, Any]) -> GPSettings:
 
 
 def default_kernel() -> Kernel:
-    """Rational quadratic + linear + constant, on features that share their lengthscales; linear only near the data."""
-    smooth = RationalQuadratic(1.0, ard=False, fixed=True)
-    return ARD(inner=smooth + Linear(1.0, reach=_REACH) + Constant(0.5))
+    """RBF + linear + constant, on features that share their lengthscales; linear in the range of the data only."""
+    return ARD(inner=RBF(1.0, ard=False, fixed=True) + Linear(1.0, reach=_REACH) + Constant(0.5))
 
 
 def default_kernels() -> dict[str, Kernel]:
     """The kernels that a fit chooses among: smooth functions, and such functions beside products of two features."""
+    smooth = RationalQuadratic(1.0, ard=False, fixed=True) + Linear(1.0, reach=_REACH) + Constant(0.5)
     products = Linear(1.0, reach=_REACH) + Polynomial(1.0, reach=_REACH, degree=2) + Constant(0.5)
-    return {"smooth": default_kernel(), "quadratic": RationalQuadratic() + ARD(inner=products)}
+    return {"smooth": ARD(inner=smooth), "quadratic": RationalQuadratic() + ARD(inner=products)}
 
 
 def _read_kernels(kernel: Any) -> dict[str, Kernel]:
