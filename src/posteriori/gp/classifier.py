@@ -57,7 +57,8 @@ class GPClassifier(GaussianProcessClassifier):
     mislabelling : float or "learn", default 0.001
         The rate of rows with a label at random; for "argmax" only.
     noise : float, optional
-        The variance of the noise on each latent. None is 1 for "argmax" at power 1 (the multinomial probit), else 0.
+        The variance of the noise on each latent; for "argmax" only. None is 1 (the multinomial probit), whatever the
+        power and the method of inference.
     calibrate : bool, default True
         Compute probabilities with the posterior's variances multiplied by a factor (`spread_`) under which left-out
         rows are predicted best; intervals and uncertainty are never narrowed by it. Where latents turn out far too
