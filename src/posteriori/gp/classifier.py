@@ -55,7 +55,7 @@ class GPClassifier(GaussianProcessClassifier):
     power : float in (0, 1], default 1
         The share of a site that its cavity lacks.
     mislabelling : float or "learn", default 0.001
-        The rate of rows with a label at random; for "argmax" only.
+        The rate of rows with a label at random; for "argmax" only. At a power below 1 it or the noise must be positive.
     noise : float, optional
         The variance of the noise on each latent; for "argmax" only. None is 1 (the multinomial probit), whatever the
         power and the method of inference.

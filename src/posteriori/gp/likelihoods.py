@@ -26,8 +26,8 @@ _MOST_TAKEN = 1.0 - 1e-8
 """The share of a latent's variance that a label takes away at most."""
 _PAIR_NODES = 128
 """The number of nodes of the difference of two latents, at most."""
-_TOGETHER = 1 << 14
-"""The number of latents of all rows, at some of the nodes, whose class is integrated together: they stay in cache."""
+_TOGETHER = 1 << 18
+"""The number of latents, of all rows at some of the nodes, that are integrated over noise together."""
 
 
 class Expected(NamedTuple):

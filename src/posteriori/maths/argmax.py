@@ -126,7 +126,7 @@ def log_probit(latent: Array, noise: float, y: Array) -> Factor:
 
     .. math:: p = \int \phi(u) \prod_{k \ne y} \Phi(u + d_k)\, du ,
 
-    by Gauss-Hermite nodes at the mode. The values themselves are added up, at a fifth of the price of their logarithms:
+    by Gauss-Hermite nodes at the mode. The values themselves are added up, at a third of the price of their logarithms:
     with nodes at the mode they underflow only where p does. Below 1e-300 it is constant. Slopes by variances, those by
     the noise of each latent, are half of p's second slopes by the latents, over p. Two classes have a closed form.
     """
