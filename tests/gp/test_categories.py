@@ -94,6 +94,10 @@ def test_categories_are_named_in_several_ways(given, places):
     np.testing.assert_array_equal(category_places(given, 3, ["a", "b", "c"]), places)
 
 
+def test_no_categories_may_be_named_whether_columns_have_names_or_not():
+    assert len(category_places([], 3, None)) == len(category_places([], 3, ["a", "b", "c"])) == 0
+
+
 @pytest.mark.parametrize(
     ("given", "names", "message"),
     [

@@ -105,7 +105,7 @@ def category_places(given: Any, n_columns: int, names: Sequence[str] | None) -> 
     wanted = list(np.atleast_1d(np.asarray(given, dtype=object)))
     if len(wanted) == n_columns and all(isinstance(value, (bool, np.bool_)) for value in wanted):
         return np.flatnonzero(np.array(wanted, dtype=bool))
-    if all(isinstance(value, str) for value in wanted):
+    if wanted and all(isinstance(value, str) for value in wanted):
         if names is None:
             raise ValueError(f"categorical_features={given!r} names columns, but X has no names: give their places.")
         missing = [name for name in wanted if name not in names]
