@@ -19,6 +19,8 @@ from tests.slow import quick_first
 from threadpoolctl import threadpool_info
 
 import posteriori as po
+from posteriori.gp.inputs import LabelledRows, inducing_inputs
+from posteriori.gp.repeats import merged_rows
 
 X, Y = load_iris(return_X_y=True)
 NAMES = list("abcd")
@@ -232,6 +234,31 @@ def test_eight_threads_fit_gaussian_processes():
     assert differences("gp") < 1e-9
     assert global_state() == before
     assert not jax.config.jax_enable_x64
+
+
+def centres(rows):
+    return inducing_inputs(rows.X, rows.c, 4, seed=0)
+
+
+def without_copies(rows):
+    return merged_rows(LabelledRows(*(np.concatenate([part, part]) for part in (rows.X, rows.y, rows.c))), seed=0)
+
+
+@pytest.mark.parametrize("ask", [centres, without_copies])
+def test_threads_that_ask_scikit_learn_leave_the_warning_filters_alone(ask):
+    """Its checks of arrays change them for a moment, and threads that do not take turns may leave them changed."""
+    rng = np.random.default_rng(0)
+    rows = LabelledRows(rng.normal(size=(60, 2)), rng.integers(2, size=60), np.ones(60))
+    ask(rows)  # libraries are loaded
+    before, interval = list(warnings.filters), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda _: ask(rows), range(100)))
+        assert warnings.filters == before
+    finally:
+        sys.setswitchinterval(interval)
+        warnings.filters[:] = before
 
 
 def test_one_fitted_model_predicts_in_eight_threads():

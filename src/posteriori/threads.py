@@ -20,7 +20,11 @@ from typing import Any
 import joblib
 from threadpoolctl import LibController, ThreadpoolController
 
-__all__ = ["one_blas_thread", "run_stream", "run_tasks", "usable_threads"]
+__all__ = ["SCIKIT_LEARN", "one_blas_thread", "run_stream", "run_tasks", "usable_threads"]
+
+SCIKIT_LEARN = threading.Lock()
+"""Held while scikit-learn fits something for us: its checks of arrays change Python's warning filters for a moment, and
+two threads that do so at once may leave them changed."""
 
 
 @cache

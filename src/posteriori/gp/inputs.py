@@ -12,6 +12,7 @@ from posteriori.maths.covariance_functions import squared_distances
 from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.products import as_dense
 from posteriori.rows.target import Target
+from posteriori.threads import SCIKIT_LEARN
 
 __all__ = ["InputUnits", "LabelledRows", "finite_matrix", "inducing_inputs", "labelled_rows", "typical_distance"]
 
@@ -131,7 +132,8 @@ def inducing_inputs(X: np.ndarray, c: np.ndarray, most: int, seed: int) -> tuple
         chosen = rng.choice(len(X), _KMEANS_ROWS, replace=False)
         X, c = X[chosen], c[chosen]
     most = min(most, len(np.unique(X, axis=0)))
-    means = KMeans(most, n_init=1, max_iter=20, random_state=seed).fit(X, sample_weight=c)
+    with SCIKIT_LEARN:
+        means = KMeans(most, n_init=1, max_iter=20, random_state=seed).fit(X, sample_weight=c)
     return means.cluster_centers_, False
 
 

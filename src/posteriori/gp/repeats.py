@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from posteriori.gp.inputs import LabelledRows
+from posteriori.threads import SCIKIT_LEARN
 
 __all__ = ["MergedRows", "merged_rows"]
 
@@ -76,7 +77,8 @@ def _are_copies(rows: LabelledRows, which: np.ndarray, seed: int) -> bool:
     place = np.empty(len(table), dtype=int)
     place[which] = np.arange(len(which))  # a row of each distinct kind
     X = rows.X[place]
-    _, near = NearestNeighbors(n_neighbors=2).fit(X).kneighbors(X[repeated])
+    with SCIKIT_LEARN:
+        _, near = NearestNeighbors(n_neighbors=2).fit(X).kneighbors(X[repeated])
     neighbour = np.where(near[:, 0] == repeated, near[:, 1], near[:, 0])
     shares = table / size[:, None]
     agree_near = float((shares[repeated] * shares[neighbour]).sum(axis=1).mean())
