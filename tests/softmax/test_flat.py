@@ -247,7 +247,8 @@ def test_weak_priors_that_do_not_treat_classes_equally(kind, approximation):
         "Kronecker": lambda alpha: GaussianPrior(precision=(alpha * root[:3] @ root[:3].T, np.eye(4))),
     }[kind]
     options = {"approximation": approximation, "tol": 1e-13}
-    models = [BayesianSoftmaxRegression(make(alpha), **options).fit(X, y) for alpha in WEAK[1:6]]
+    weak = WEAK[1:6] if approximation == "laplace" else WEAK[1:5]  # variational steps may not end at 1e-160, and say so
+    models = [BayesianSoftmaxRegression(make(alpha), **options).fit(X, y) for alpha in weak]
     tables = np.array([model.summary("reference")[["mean", "sd"]] for model in models])
     np.testing.assert_allclose(tables, np.broadcast_to(tables[0], tables.shape), rtol=1e-8)
     if approximation == "laplace" and kind != "by class":  # there intercepts keep their prior

@@ -109,7 +109,7 @@ _PRIORS = [
     {"prior": "ard"},
     {"prior": "jeffreys"},
     {"prior": "flat"},
-    {"prior": 1e-20, "approximation": "laplace"},
+    {"prior": 1e-12, "approximation": "laplace"},
     {"prior": po.GaussianPrior(0.1, _FULL)},
     {"prior": po.GaussianPrior(precision=(np.eye(3), np.eye(5) * 2.0))},
     {"prior": po.GaussianPrior(np.full((3, 4), 0.1), 3.0, autoscale=True)},

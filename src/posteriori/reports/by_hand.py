@@ -10,9 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from posteriori.softmax.pairs import contrasts
+
 __all__ = [
     "NewtonLine",
     "contributions",
+    "covariance",
     "cross_entropy",
     "curvature_weights",
     "expected_utility",
@@ -154,6 +157,19 @@ def _halve(W: np.ndarray, d: np.ndarray, J: float, X: np.ndarray, Y: np.ndarray,
     while not objective(W - scale * d, X, Y, alpha) <= allowed and scale > 1e-9:
         scale /= 2
     return scale
+
+
+def covariance(H: np.ndarray, alpha: float, K: int) -> np.ndarray:
+    """Sigma = H^{-1}, (KD, KD).
+
+    The rows say nothing of a vector added to the weights of all classes, which has precision alpha. Apart from what
+    they do say, with orthonormal contrasts Q (K, K - 1), it keeps its digits where columns differ in scale:
+    Sigma = Q (Q^T H Q)^{-1} Q^T + (1/K) 1 1^T / alpha.
+    """
+    I = np.eye(len(H) // K)
+    Q = np.kron(contrasts(K), I)
+    inverse = np.linalg.inv(Q.T @ H @ Q)
+    return Q @ ((inverse + inverse.T) / 2) @ Q.T + np.kron(np.full((K, K), 1 / K), I / alpha)
 
 
 def log_determinant(H: np.ndarray) -> float:

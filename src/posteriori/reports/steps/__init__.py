@@ -27,8 +27,7 @@ def all_steps(problem: HandProblem, digits: int) -> tuple[Step, ...]:
     show = Figures(digits)
     iterates = by_hand.newton(problem.X, problem.Y, problem.alpha)
     start, optimum = iterates[0], iterates[-1]
-    Sigma = np.linalg.inv(optimum.hessian)
-    Sigma = (Sigma + Sigma.T) / 2  # symmetric but for rounding
+    Sigma = by_hand.covariance(optimum.hessian, problem.alpha, len(optimum.W))
     mean, cov = by_hand.latent(optimum.W, Sigma, problem.x_new)
     L = np.linalg.cholesky(cov)
     F = mean + problem.Z @ L.T
