@@ -166,10 +166,10 @@ def covariance(H: np.ndarray, alpha: float, K: int) -> np.ndarray:
     they do say, with orthonormal contrasts Q (K, K - 1), it keeps its digits where columns differ in scale:
     Sigma = Q (Q^T H Q)^{-1} Q^T + (1/K) 1 1^T / alpha.
     """
-    I = np.eye(len(H) // K)
-    Q = np.kron(contrasts(K), I)
+    eye = np.eye(len(H) // K)
+    Q = np.kron(contrasts(K), eye)
     inverse = np.linalg.inv(Q.T @ H @ Q)
-    return Q @ ((inverse + inverse.T) / 2) @ Q.T + np.kron(np.full((K, K), 1 / K), I / alpha)
+    return Q @ ((inverse + inverse.T) / 2) @ Q.T + np.kron(np.full((K, K), 1 / K), eye / alpha)
 
 
 def log_determinant(H: np.ndarray) -> float:
