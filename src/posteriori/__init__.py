@@ -36,6 +36,7 @@ _HOME = {
     "DeepGPClassifier": "posteriori.gp.deep_classifier",
     "GPClassifier": "posteriori.gp.classifier",
     "ConformalClassifier": "posteriori.meta.conformal_classifier",
+    "LeftOut": "posteriori.left_out",
     "Comparison": "posteriori.meta.comparison",
     "ConfusionUtilityDisplay": "posteriori.reports",
     "DecisionRegionDisplay": "posteriori.reports",
@@ -77,6 +78,7 @@ __all__ = [
     "GaussianClassifier",
     "GaussianPrior",
     "GradientDescent",
+    "LeftOut",
     "Newton",
     "NormalInverseWishartPrior",
     "ReliabilityDisplay",
@@ -125,6 +127,7 @@ if TYPE_CHECKING:
     from posteriori.gaussian.niw import NormalInverseWishartPrior, RidgePrior
     from posteriori.gp.classifier import GPClassifier
     from posteriori.gp.deep_classifier import DeepGPClassifier
+    from posteriori.left_out import LeftOut
     from posteriori.meta.calibrated_classifier import CalibratedClassifier
     from posteriori.meta.comparison import Comparison, compare
     from posteriori.meta.conformal_classifier import ConformalClassifier

@@ -12,7 +12,7 @@ from tests.gaussian.naive_gaussian import (
 )
 from tests.slow import quick_first
 
-from posteriori.gaussian.left_out import LeftOut, _ratio, left_out_log_density
+from posteriori.gaussian.left_out import RowsToLeaveOut, _ratio, left_out_log_density
 from posteriori.gaussian.niw import WishartPrior, log_evidence
 from posteriori.gaussian.statistics import class_statistics
 from posteriori.gaussian.structures import STRUCTURES
@@ -45,7 +45,7 @@ def prior_of(structure, estimate, pooled=0.0):
 
 
 def left_out(X, y, c, structure, estimate, prior, some=slice(None)):
-    rows = LeftOut(X[some], y[some], np.minimum(c, 1.0)[some], c[some])
+    rows = RowsToLeaveOut(X[some], y[some], np.minimum(c, 1.0)[some], c[some])
     statistics = class_statistics(X, y, c, K, "diagonal" if np.isnan(X).any() else "full")
     return left_out_log_density(statistics, prior, STRUCTURES[structure], estimate, rows)
 
@@ -163,7 +163,7 @@ def test_missing_values_of_rows_that_are_not_looked_at(structure, estimate):
 def test_nothing_taken_away_is_the_prediction_of_the_row_itself(structure):
     X, y, c = data()
     prior = prior_of(structure, "bayes", pooled=0.2)
-    rows = LeftOut(X, y, np.zeros(len(X)), c)
+    rows = RowsToLeaveOut(X, y, np.zeros(len(X)), c)
     found = left_out_log_density(class_statistics(X, y, c, K, "full"), prior, STRUCTURES[structure], "bayes", rows)
     beliefs = naive_beliefs(X, y, c, K, prior, structure)
     np.testing.assert_allclose(found, naive_log_densities(X, beliefs, structure, "bayes"), rtol=1e-10)

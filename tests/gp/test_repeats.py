@@ -142,6 +142,6 @@ def test_one_row_many_times_is_no_copy():
 
 
 def test_very_many_repeats_are_judged_by_a_part_of_them(monkeypatch):
-    monkeypatch.setattr("posteriori.gp.repeats._MOST_ROWS", 20)
+    monkeypatch.setattr("posteriori.rows.copies._MOST_ROWS", 20)
     assert merged_rows(noisy()[0], seed=0).n_copies == 50
     assert merged_rows(table(), seed=0).n_copies == 0

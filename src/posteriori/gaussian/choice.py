@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from posteriori.gaussian.coordinates import StandardisedStatistics, standardise
-from posteriori.gaussian.left_out import LeftOut, left_out_log_density
+from posteriori.gaussian.left_out import RowsToLeaveOut, left_out_log_density
 from posteriori.gaussian.niw import NormalInverseWishartPrior, WishartPrior, log_evidence
 from posteriori.gaussian.settings import GaussianSettings
 from posteriori.gaussian.statistics import ClassMoments, ClassStatistics
@@ -23,7 +23,7 @@ from posteriori.gaussian.structure import Structure
 from posteriori.solvers.search import search
 from posteriori.threads import run_tasks
 
-__all__ = ["Candidate", "Choice", "KeptRows", "choose"]
+__all__ = ["Candidate", "Choice", "KeptRows", "choose", "left_out_log_joint", "prior_of", "weakest_prior"]
 
 # Hyperparameters (kappa, v, pooled, spread): the rows that the prior mean is worth; the degrees of freedom of the
 # prior's own predictive; the prior covariance, in multiples of that within classes and of the variances of all rows.
@@ -156,7 +156,7 @@ def _candidate(
     standardised = standardise(statistics, structure, given)
     in_coordinates, D = standardised.structure, len(standardised.unit)
     n_parts = max(1, min(4, len(kept.codes) // _ROWS_TO_SHARE))
-    rows = LeftOut(standardised.rows(kept.X), kept.codes, np.minimum(kept.weights, 1.0), kept.weights)
+    rows = RowsToLeaveOut(standardised.rows(kept.X), kept.codes, np.minimum(kept.weights, 1.0), kept.weights)
 
     parts = [slice(a, b) for a, b in pairwise(np.linspace(0, len(rows.codes), n_parts + 1).astype(int))]
 
@@ -167,7 +167,7 @@ def _candidate(
         return np.concatenate(run_tasks(task, len(parts), settings.n_threads))
 
     if settings.estimate == "mle":
-        prior = _weakest(in_coordinates, standardised.statistics)
+        prior = weakest_prior(in_coordinates, standardised.statistics)
         return Candidate(structure, standardised, prior, {}, losses(prior) if scored else None, 0)
     if given is not None:
         prior = standardised.prior(given)
@@ -178,7 +178,7 @@ def _candidate(
         bounds[0][-1] = np.log(_SMALLEST_SPREAD)
 
         def objective(x: np.ndarray) -> float:
-            prior = _prior(np.insert(x, 2, -np.inf), in_coordinates, D, N)
+            prior = prior_of(np.insert(x, 2, -np.inf), in_coordinates, D, N)
             return -log_evidence(standardised.statistics, prior, in_coordinates, None)
 
         found = search(objective, [start[_JOINT] for start in _STARTS], bounds)
@@ -187,41 +187,62 @@ def _candidate(
         scale = N / max(float(kept.weights.sum()), 1e-300)
 
         def objective(x: np.ndarray) -> float:
-            loss = scale * float(kept.weights @ losses(_prior(x, in_coordinates, D, N)))
+            loss = scale * float(kept.weights @ losses(prior_of(x, in_coordinates, D, N)))
             return loss + 0.5 * float(np.sum(((x - _CENTRE) / _BELIEF) ** 2))
 
         found = search(objective, _STARTS, _BOUNDS)
         x = found.x
-    prior = _prior(x, in_coordinates, D, N)
+    prior = prior_of(x, in_coordinates, D, N)
     hyperparameters = dict(zip(("kappa", "dof", "pooled", "spread"), np.exp(x).tolist(), strict=True))
     final = losses(prior) if len(kept.codes) else None
     return Candidate(structure, standardised, prior, hyperparameters, final, found.n_evaluations)
 
 
-def _prior(x: np.ndarray, structure: Structure, D: int, N: float) -> WishartPrior:
+def prior_of(x: np.ndarray, structure: Structure, D: int, N: float) -> WishartPrior:
     """The prior with these logarithms of (kappa, v, pooled, spread)."""
     kappa, v, pooled, spread = np.exp(x)
     nu = v + structure.dimension(D) - 1.0
     return WishartPrior(kappa, nu, structure.isotropic(v * spread, D), v * pooled / N)
 
 
-def _weakest(structure: Structure, statistics: ClassStatistics) -> WishartPrior:
+def weakest_prior(structure: Structure, statistics: ClassStatistics) -> WishartPrior:
     """The prior that is nothing but a ridge, so that singular classes can be compared too."""
     level = structure.ridge * statistics.counts.sum() / len(statistics.counts)
     return WishartPrior(0.0, 0.0, structure.isotropic(level, statistics.means.shape[1]), 0.0)
 
 
 def _left_out_losses(
-    statistics: ClassStatistics, prior: WishartPrior, structure: Structure, rows: LeftOut, settings: GaussianSettings
+    statistics: ClassStatistics,
+    prior: WishartPrior,
+    structure: Structure,
+    rows: RowsToLeaveOut,
+    settings: GaussianSettings,
 ) -> np.ndarray:
     """-log p(y_n | x_n, the other rows), (n,); zero where no other row of the class is known, none believed in."""
+    log_frequency, at = _left_out_frequencies(statistics, rows, settings), np.arange(len(rows.codes))
+    joint = log_frequency + left_out_log_density(statistics, prior, structure, settings.estimate, rows)
+    losses = np.zeros(len(at))
+    known = np.isfinite(log_frequency[at, rows.codes])
+    losses[known] = logsumexp(joint[known], axis=1) - joint[known, rows.codes[known]]
+    return losses
+
+
+def _left_out_frequencies(statistics: ClassStatistics, rows: RowsToLeaveOut, settings: GaussianSettings) -> np.ndarray:
+    """The logarithms of the class frequencies without each row, (n, K), up to a number for each row."""
     at = np.arange(len(rows.codes))
     counts = np.tile(statistics.counts, (len(at), 1))
     counts[at, rows.codes] -= rows.removed
     with np.errstate(divide="ignore"):
-        joint = np.log(settings.frequencies(counts))
-    known = np.isfinite(joint[at, rows.codes])
-    joint += left_out_log_density(statistics, prior, structure, settings.estimate, rows)
-    losses = np.zeros(len(at))
-    losses[known] = logsumexp(joint[known], axis=1) - joint[known, rows.codes[known]]
-    return losses
+        return np.log(settings.frequencies(counts))
+
+
+def left_out_log_joint(
+    statistics: ClassStatistics,
+    prior: WishartPrior,
+    structure: Structure,
+    rows: RowsToLeaveOut,
+    settings: GaussianSettings,
+) -> np.ndarray:
+    """log p(x_n, k | the other rows) up to a number for each row, (n, K)."""
+    log_frequency = _left_out_frequencies(statistics, rows, settings)
+    return log_frequency + left_out_log_density(statistics, prior, structure, settings.estimate, rows)

@@ -16,12 +16,15 @@ from posteriori.decision.uncertainty import Uncertainty
 from posteriori.gaussian.choice import KeptRows
 from posteriori.gaussian.densities import draw, log_joint, within_reach
 from posteriori.gaussian.fit import MOST_SCATTER, GaussianFit, SeenRows
+from posteriori.gaussian.leaving import gaussian_left_out
 from posteriori.gaussian.niw import RidgePrior
 from posteriori.gaussian.roots import root_statistics
 from posteriori.gaussian.row_posterior import drawn_entropies, drawn_quantiles
 from posteriori.gaussian.settings import gaussian_settings, structures_asked_for, validate_gaussian
 from posteriori.gaussian.statistics import SCATTERS, TOO_LARGE, ClassMoments, ClassStatistics, Kind, class_statistics
 from posteriori.gaussian.structures import STRUCTURES
+from posteriori.left_out.leaving import ByFormula, LeftOutMixin
+from posteriori.left_out.rows import FitRows, RowsReference
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.parameters import require_count, require_level, seed_from
 from posteriori.rows.blocks import Blocks, random_rows
@@ -53,7 +56,7 @@ def _has_posterior(model: GaussianClassifier) -> bool:
     return True
 
 
-class GaussianClassifier(ClassifierMixin, BaseEstimator):
+class GaussianClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator):
     r"""Gaussian classes: p(k | x) ~ pi_k N(x; mu_k, Sigma_k), by maximum likelihood, MAP, or integrated out.
 
     One class for what is known as Gaussian naive Bayes (`covariance="diagonal"`), linear ("tied") and quadratic
@@ -180,7 +183,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         seen = SeenRows(statistics, kept, target.classes, settings, n_passes, perf_counter() - began)
         _ = seen.fit  # before an attribute is set: a fit that fails leaves the estimator as it was
         remember_features(self, features, named)
-        self.seen_ = seen
+        self.seen_, self._rows = seen, RowsReference(X, y, sample_weight)
         self.classes_, self.class_count_ = target.classes, statistics.counts
         return self
 
@@ -215,7 +218,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
             statistics, kept = self._merged(seen, statistics, kept)
         else:
             remember_features(self, features, named)
-        self.seen_ = SeenRows(statistics, kept, target.classes, settings)
+        self.seen_, self._rows = SeenRows(statistics, kept, target.classes, settings), RowsReference()
         self.classes_, self.class_count_ = target.classes, statistics.counts
         return self
 
@@ -260,6 +263,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; y and sample_weight may be names of columns of X."""
         return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))
+
+    def _left_out(self, rows: FitRows) -> ByFormula | None:
+        return gaussian_left_out(self, rows)
 
     @available_if(_has_posterior)
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from posteriori.gaussian.structure import Structure
 
 __all__ = [
-    "LeftOut",
     "Removal",
+    "RowsToLeaveOut",
     "left_out_log_density",
     "left_out_of_matrices",
     "left_out_of_one_variance",
@@ -43,7 +43,7 @@ _FARTHEST = 1e290
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class RowsToLeaveOut:
     """Rows to be left out one at a time.
 
     Attributes
@@ -63,13 +63,13 @@ class LeftOut:
     removed: np.ndarray
     weights: np.ndarray
 
-    def part(self, rows: slice) -> LeftOut:
+    def part(self, rows: slice) -> RowsToLeaveOut:
         """The rows of a slice."""
-        return LeftOut(self.Z[rows], self.codes[rows], self.removed[rows], self.weights[rows])
+        return RowsToLeaveOut(self.Z[rows], self.codes[rows], self.removed[rows], self.weights[rows])
 
 
 def left_out_log_density(
-    statistics: ClassStatistics, prior: WishartPrior, structure: Structure, estimate: Estimate, rows: LeftOut
+    statistics: ClassStatistics, prior: WishartPrior, structure: Structure, estimate: Estimate, rows: RowsToLeaveOut
 ) -> np.ndarray:
     """The log density of each row in every class, log p(x_n | k, the other rows), (n, K)."""
     belief = updated(statistics, prior, structure)
@@ -99,7 +99,7 @@ class Removal:
         Which values are there; None where all are.
     """
 
-    def __init__(self, statistics: ClassStatistics, prior: WishartPrior, rows: LeftOut) -> None:
+    def __init__(self, statistics: ClassStatistics, prior: WishartPrior, rows: RowsToLeaveOut) -> None:
         y = rows.codes
         n = statistics.present[y]
         there = ~np.isnan(rows.Z)
@@ -127,7 +127,7 @@ def left_out_of_matrices(
     statistics: ClassStatistics,
     prior: WishartPrior,
     estimate: Estimate,
-    rows: LeftOut,
+    rows: RowsToLeaveOut,
     removal: Removal,
 ) -> np.ndarray:
     """Log densities (n, K) of rows left out, for covariance matrices."""
@@ -167,7 +167,7 @@ def left_out_of_variances(
     statistics: ClassStatistics,
     prior: WishartPrior,
     estimate: Estimate,
-    rows: LeftOut,
+    rows: RowsToLeaveOut,
     removal: Removal,
 ) -> np.ndarray:
     """Log densities (n, K) of rows left out, for a variance of each feature."""
@@ -219,7 +219,7 @@ def left_out_of_one_variance(
     statistics: ClassStatistics,
     prior: WishartPrior,
     estimate: Estimate,
-    rows: LeftOut,
+    rows: RowsToLeaveOut,
     removal: Removal,
 ) -> np.ndarray:
     """Log densities (n, K) of rows left out, for one variance of all features."""

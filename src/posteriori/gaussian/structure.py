@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posteriori.gaussian.left_out import LeftOut, Removal
+from posteriori.gaussian.left_out import Removal, RowsToLeaveOut
 from posteriori.gaussian.niw import Belief, Estimate, WishartPrior
 from posteriori.gaussian.row_draws import drawn_by_distance
 from posteriori.gaussian.statistics import ClassStatistics, Kind
@@ -179,7 +179,7 @@ class Structure(ABC):
         statistics: ClassStatistics,
         prior: WishartPrior,
         estimate: Estimate,
-        rows: LeftOut,
+        rows: RowsToLeaveOut,
         removal: Removal,
     ) -> np.ndarray:
         """The log density of each row in every class, log p(x_n | k, the other rows), (n, K)."""

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from posteriori.gaussian.left_out import (
-    LeftOut,
     Removal,
+    RowsToLeaveOut,
     left_out_of_matrices,
     left_out_of_one_variance,
     left_out_of_variances,
@@ -149,7 +149,7 @@ class Matrices(Structure):
         statistics: ClassStatistics,
         prior: WishartPrior,
         estimate: Estimate,
-        rows: LeftOut,
+        rows: RowsToLeaveOut,
         removal: Removal,
     ) -> np.ndarray:
         return left_out_of_matrices(belief, statistics, prior, estimate, rows, removal)
@@ -231,7 +231,7 @@ class Variances(Structure):
         statistics: ClassStatistics,
         prior: WishartPrior,
         estimate: Estimate,
-        rows: LeftOut,
+        rows: RowsToLeaveOut,
         removal: Removal,
     ) -> np.ndarray:
         return left_out_of_variances(belief, statistics, prior, estimate, rows, removal)
@@ -299,7 +299,7 @@ class OneVariance(Structure):
         statistics: ClassStatistics,
         prior: WishartPrior,
         estimate: Estimate,
-        rows: LeftOut,
+        rows: RowsToLeaveOut,
         removal: Removal,
     ) -> np.ndarray:
         return left_out_of_one_variance(belief, statistics, prior, estimate, rows, removal)

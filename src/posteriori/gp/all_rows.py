@@ -87,6 +87,10 @@ class FittedRows(FittedProbit):
         cross = self.kernel.gram(self.free, self.X, X)
         return self._solved.moments(cross, self.kernel.diagonal(self.free, X))
 
+    def without(self, share: np.ndarray) -> LatentMoments:
+        """Moments of the latents of the rows of the fit, each without this share of its site, in units of the noise."""
+        return self._solved.left_out(share)
+
     def latents(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances (1, K, n) of independent latents that stand for those of these rows, without noise."""
         mean, covariance = self._latent_moments(X)

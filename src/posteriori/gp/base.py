@@ -19,6 +19,7 @@ from posteriori.gp.categories import CategoryColumns, category_places
 from posteriori.gp.inference import INFERENCES, GPProblem
 from posteriori.gp.inputs import InputUnits, LabelledRows, finite_matrix, labelled_rows
 from posteriori.gp.kernels import Kernel
+from posteriori.gp.leaving import process_left_out
 from posteriori.gp.output import OutputNode
 from posteriori.gp.predictions import (
     FittedLatents,
@@ -28,6 +29,8 @@ from posteriori.gp.predictions import (
 )
 from posteriori.gp.session import jax_session
 from posteriori.gp.settings import GPSettings, fingerprint, read_settings
+from posteriori.left_out.leaving import ByFormula, LeftOutMixin
+from posteriori.left_out.rows import FitRows, RowsReference
 from posteriori.parameters import require_choice, require_level
 from posteriori.rows.engines import label_vector, read_in_memory, read_in_memory_for_fit, read_labels
 from posteriori.rows.memory import MemoryFeatures
@@ -54,7 +57,7 @@ OfLatents = Callable[[OutputNode, np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(eq=False, repr=False)
-class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
+class GaussianProcessClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator, ABC):
     """Gaussian-process classification: rows are standardised, latents are fitted, and predictions read the latents.
 
     The parameters that all these classifiers share are the fields of this class; a subclass adds its own, and says how
@@ -153,6 +156,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         remember_features(self, features, named)
         self.classes_: np.ndarray = target.classes
         self._categories, self._standardised, self._fitted = categories, units, fitted
+        self._rows = RowsReference(X, y, sample_weight)
         self._report_end(fitted.solution)
         return self
 
@@ -228,6 +232,11 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
 
     # What was fitted
+
+    def _left_out(self, rows: FitRows) -> ByFormula | None:
+        features = rows.features
+        assert isinstance(features, MemoryFeatures)
+        return process_left_out(self._fit_result(), self.standardised(finite_matrix(features)), rows)
 
     def _fit_result(self) -> FittedLatents:
         """The fitted latents; raises NotFittedError before a fit."""
@@ -362,6 +371,10 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
         return np.concatenate(self._map_rows(X, of_rows, _DRAWN_BLOCK), axis=-1)
 
+    def standardised(self, X: np.ndarray) -> np.ndarray:
+        """Rows (n, D) in the units in which latents are fitted, with a column for each level of a category."""
+        return self._standardised(X if self._category_columns is None else self._category_columns.expanded(X))
+
     def _map_rows(self, X: Any, function: Callable[[np.ndarray], Any], block: int = _BLOCK) -> list[Any]:
         """Apply a function to blocks of standardised rows.
 
@@ -369,10 +382,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         fitted = self._fit_result()
         features = read_in_memory(self, X, who=type(self).__name__)
-        rows = finite_matrix(features)
-        if self._category_columns is not None:
-            rows = self._category_columns.expanded(rows)
-        Z = self._standardised(rows)
+        Z = self.standardised(finite_matrix(features))
         if not fitted.needs_jax:
             with one_blas_thread():
                 return [function(Z[first : first + block]) for first in range(0, max(len(Z), 1), block)]

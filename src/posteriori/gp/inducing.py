@@ -35,7 +35,7 @@ from posteriori.maths.blocked import BlockedFactor, inverse_and_log_determinant
 from posteriori.maths.largest import log_largest_slopes
 from posteriori.threads import run_tasks, usable_threads
 
-__all__ = ["FittedInducing", "chosen_rows", "fit_inducing"]
+__all__ = ["FittedInducing", "chosen_rows", "fit_inducing", "log_expected"]
 
 _JITTER = 1e-6
 """What is added to the diagonal of K_zz, in units of its mean."""
@@ -73,10 +73,15 @@ class FittedInducing(FittedProbit):
 
     def latents(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances (1, K, n) of the latents, without noise."""
-        A, beyond = _project(self.kernel, self.free, self.Z, self.factor, X)
-        spread = np.array([np.einsum("mn,mn->n", A, S @ A) for S in self.covariance])
+        mean, variance, beyond, _ = self.marginals(X)
         scale = self.scale[:, None]
-        return (scale * (self.mean @ A))[None], (scale**2 * (beyond + spread))[None]
+        return (scale * mean)[None], (scale**2 * (beyond + variance))[None]
+
+    def marginals(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Means and variances (K, n) of a^T v_k, the variances that a leaves open (n,), and a^T a (n,)."""
+        A, beyond = _project(self.kernel, self.free, self.Z, self.factor, X)
+        variance = np.array([np.einsum("mn,mn->n", A, S @ A) for S in self.covariance])
+        return self.mean @ A, variance, beyond, np.einsum("mn,mn->n", A, A)
 
     def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means (n, K) and covariances (n, K, K) of the latent functions."""
@@ -158,7 +163,7 @@ def fit_inducing(
         t, s = sites
         left = np.maximum(1.0 - t * q.w, q.w / prior)
         m_c, w_c = (q.m - s * q.w) / left, q.w / left
-        value, by_mean, by_variance = _log_expected(scale * m_c, scale**2 * (beyond + w_c), rows.y, node)
+        value, by_mean, by_variance = log_expected(scale * m_c, scale**2 * (beyond + w_c), rows.y, node)
         by_mean, by_variance = scale * by_mean, scale**2 * by_variance
         e = np.clip(2.0 * by_variance - by_mean**2, -(1.0 - _LEAST) / np.maximum(w_c, _LEAST), 0.0)
         target = SiteParameters(-e / (1.0 + w_c * e), (by_mean - m_c * e) / (1.0 + w_c * e))
@@ -191,7 +196,7 @@ def fit_inducing(
     return FittedInducing(kernel, free, state.log_scale, Z, L, q.mean, q.covariance, node, record, spread)
 
 
-def _log_expected(
+def log_expected(
     mean: np.ndarray, variance: np.ndarray, y: np.ndarray, node: ArgmaxNode
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The logarithm of E[p(y | h)], (n,), with its slopes by means and variances of the latents, (K, n)."""

@@ -13,6 +13,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision.uncertainty import Uncertainty
+from posteriori.left_out.leaving import ByFormula, LeftOutMixin
+from posteriori.left_out.rows import FitRows, RowsReference
 from posteriori.parameters import numbers_by_class, require_choice, require_count, require_level, seed_from
 from posteriori.rows.blocks import Blocks
 from posteriori.rows.engines import label_vector, read_for_fit, read_for_prediction, read_labels, require_in_memory
@@ -26,6 +28,7 @@ from posteriori.softmax.blocks import BlocksPrior
 from posteriori.softmax.fit import BayesianFit, bayesian_fit, warn_about
 from posteriori.softmax.fitted import FitStatistics, FittedSoftmax
 from posteriori.softmax.label_noise import fit_with_label_noise, require_single_labels
+from posteriori.softmax.left_out import bayesian_left_out
 from posteriori.softmax.likelihood import LinearLikelihood, linear_likelihood
 from posteriori.softmax.priors import GaussianPrior
 from posteriori.softmax.progress import progress
@@ -40,7 +43,7 @@ _LARGEST, _FAR = 1e308, 1e100
 """Values are clipped to the first; rows that overflow are moved to within the second of the origin."""
 
 
-class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixin, BaseEstimator):
+class BayesianSoftmaxRegression(LeftOutMixin, summary_tables.CoefficientTables, ClassifierMixin, BaseEstimator):
     r"""Softmax regression with a Gaussian prior and a Gaussian posterior.
 
     .. math:: p(y = k \mid x, Y) = \int \mathrm{softmax}(W x + b)_k\; q(W, b)\, d(W, b)
@@ -191,7 +194,7 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
                 else:
                     fit = bayesian_fit(likelihood, settings)
         remember_features(self, features, named)
-        self.classes_ = target.classes
+        self.classes_, self._rows = target.classes, RowsReference(X, y, sample_weight)
         solution = replace(fit.solution, seconds=perf_counter() - settings.solve.began)
         self._store(likelihood, replace(fit, solution=solution), rate, settings)
         if self.solution_.status is Status.INTERRUPTED:
@@ -252,6 +255,9 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; y and sample_weight may be names of columns of X."""
         return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))
+
+    def _left_out(self, rows: FitRows) -> ByFormula | None:
+        return bayesian_left_out(self, rows)
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n, K) and joint covariance (n, K, K) of the logits of each row."""

@@ -30,7 +30,7 @@ from posteriori.rows.products import logits
 from posteriori.softmax.pairs import pair_products, reference_covariance
 from posteriori.softmax.posterior import FullPosterior
 
-__all__ = ["LeftOutScores", "Referee", "left_out"]
+__all__ = ["LeftOutLogits", "LeftOutScores", "Referee", "left_out", "left_out_logits", "without_rows"]
 
 _ROWS = 4_000
 """Rows on which approximations and priors are compared: a random sample if there are more."""
@@ -73,7 +73,7 @@ class Referee:
     def by_mode(self, posterior: FullPosterior) -> np.ndarray:
         """The log-probability of each row's target by the mode of the other rows, (n,)."""
         X, Y, weights = self.rows
-        G, _ = left_out_logits(posterior, X, Y, np.minimum(weights, 1.0))
+        G = left_out_logits(posterior, X, Y, np.minimum(weights, 1.0)).mean
         return _own(log_softmax_in_place(G), Y)
 
     def loss(self, log_p: np.ndarray) -> float:
@@ -112,9 +112,25 @@ def left_out(
         The posterior over which p and Lambda were averaged; None takes them at the mode.
     """
     nodes = normal_nodes(len(posterior.mean) - 1, n_nodes)
-    G, left = left_out_logits(posterior, X, Y, share, source, nodes)
+    G, left, _ = left_out_logits(posterior, X, Y, share, source, nodes)
     averaged = log_expected_softmax(logits_at_nodes(G, left, nodes), nodes.weights, G.shape)
     return LeftOutScores(_own(log_softmax_in_place(G), Y), _own(averaged, Y))
+
+
+class LeftOutLogits(NamedTuple):
+    """Each row's logits less the last one's, under the other rows.
+
+    Attributes
+    ----------
+    mean : ndarray (K, n)
+    covariance : ndarray (n, K - 1, K - 1)
+    leverage : ndarray (n,)
+        The largest share, over all contrasts of the logits, of what is known of them that the row itself has said.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    leverage: np.ndarray
 
 
 def left_out_logits(
@@ -124,19 +140,38 @@ def left_out_logits(
     share: np.ndarray,
     source: FullPosterior | None = None,
     nodes: Nodes | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (K, n) and covariance (n, K - 1, K - 1) of each row's logits less the last one's, under the other rows."""
-    K, n = len(posterior.mean), X.shape[0]
+) -> LeftOutLogits:
+    """The logits of rows under the others, for a posterior; arguments are those of `left_out`."""
+    K = len(posterior.mean)
     F = logits(X, posterior.mean)
     V = reference_covariance(posterior.pair_variances(X), K)
     if source is None:
         P = F.copy()
         softmax_in_place(P)
-        products = pair_products(P)
-    else:
-        assert nodes is not None
-        spread = reference_covariance(source.pair_variances(X), K)
-        _, P, products = softmax_moments(logits(X, source.mean), spread, nodes)
+        return without_rows(F, V, P, pair_products(P), Y, share)
+    assert nodes is not None
+    spread = reference_covariance(source.pair_variances(X), K)
+    _, P, products = softmax_moments(logits(X, source.mean), spread, nodes)
+    return without_rows(F, V, P, products, Y, share)
+
+
+def without_rows(
+    F: np.ndarray, V: np.ndarray, P: np.ndarray, products: np.ndarray, Y: np.ndarray, share: np.ndarray
+) -> LeftOutLogits:
+    """The logits F (K, n) of rows, with covariance V, less what each row's own share of weight adds to them.
+
+    Parameters
+    ----------
+    F, P : ndarray (K, n)
+        Logits and probabilities.
+    V : ndarray (n, K - 1, K - 1)
+        Covariance of the logits less the last one.
+    products : ndarray (pairs, n)
+        p_k p_l for k < l, perhaps averaged.
+    Y : ndarray (n, K)
+    share : ndarray (n,)
+    """
+    K, n = F.shape
     own = share[:, None, None] * _laplacian(products, K)[:, :-1, :-1]
     # with V = L L^T, (I - V own)^{-1} V = L (I - L^T own L)^{-1} L^T
     L = cholesky_psd(V)
@@ -146,7 +181,7 @@ def left_out_logits(
     left = half @ half.transpose(0, 2, 1)
     G = np.zeros((K, n))
     G[:-1] = F[:-1] - F[-1] + np.einsum("nij,nj->in", left, (share[:, None] * (P.T - Y))[:, :-1])
-    return G, left
+    return LeftOutLogits(G, left, shares[:, -1])
 
 
 def _laplacian(products: np.ndarray, K: int) -> np.ndarray:

@@ -12,6 +12,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
 from posteriori.exceptions import ConvergenceWarning, SeparationWarning
+from posteriori.left_out.leaving import ByFormula, LeftOutMixin
+from posteriori.left_out.rows import FitRows, RowsReference
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.rows.engines import label_vector, read_for_fit, read_for_prediction, read_in_memory_for_fit, read_labels
 from posteriori.rows.features import Features
@@ -20,6 +22,7 @@ from posteriori.rows.schema import check_features, remember_features
 from posteriori.rows.target import Target, classes_of_call
 from posteriori.softmax.coordinates import Coordinates
 from posteriori.softmax.kernels import probabilities
+from posteriori.softmax.left_out import regression_left_out
 from posteriori.softmax.likelihood import linear_likelihood
 from posteriori.softmax.mode import Mode
 from posteriori.softmax.priors import RidgePenalty
@@ -33,7 +36,7 @@ from posteriori.threads import one_blas_thread, usable_threads
 __all__ = ["SoftmaxRegression"]
 
 
-class SoftmaxRegression(ClassifierMixin, BaseEstimator):
+class SoftmaxRegression(LeftOutMixin, ClassifierMixin, BaseEstimator):
     r"""Softmax (multinomial logistic) regression by maximum likelihood or with a Gaussian prior.
 
     Minimises
@@ -165,6 +168,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
         solution = _as_returned(mode, likelihood.coordinates)
         remember_features(self, features, named)
         self.classes_, self.solution_, self.n_iter_ = target.classes, solution, solution.n_iter
+        self._rows = RowsReference(X, y, sample_weight)
         self._sequential: Sequential | None = None
         self._set_coefficients(likelihood.coordinates.outward(mode.theta))
         if solution.status is Status.INTERRUPTED:
@@ -205,6 +209,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
             remember_features(self, features, named)
             self.classes_ = target.classes
             self.__dict__.pop("solution_", None)
+            self.__dict__.pop("_rows", None)
         else:
             check_features(self, features)
         state.visit(features.matrix, target)
@@ -238,6 +243,9 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; y and sample_weight may be names of columns of X."""
         return super().score(X, label_vector(read_labels(X, y)), sample_weight=read_labels(X, sample_weight))
+
+    def _left_out(self, rows: FitRows) -> ByFormula | None:
+        return regression_left_out(self, rows)
 
     def _logits(self, X: Any) -> np.ndarray:
         """w_k . x + b_k, (K, n)."""
