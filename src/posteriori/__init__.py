@@ -49,6 +49,7 @@ _HOME = {
     "compare": "posteriori.meta.comparison",
     "decide": "posteriori.decision",
     "evaluate": "posteriori.reports",
+    "StackedClassifier": "posteriori.meta.stacked_classifier",
     "UtilityClassifier": "posteriori.meta.utility_classifier",
     "TableEncoder": "posteriori.tables.encoder",
     "load": "posteriori.storage",
@@ -88,6 +89,7 @@ __all__ = [
     "SingularWarning",
     "SoftmaxRegression",
     "Solution",
+    "StackedClassifier",
     "Status",
     "StochasticGradient",
     "StorageError",
@@ -132,6 +134,7 @@ if TYPE_CHECKING:
     from posteriori.meta.comparison import Comparison, compare
     from posteriori.meta.conformal_classifier import ConformalClassifier
     from posteriori.meta.predict_to import predict_to
+    from posteriori.meta.stacked_classifier import StackedClassifier
     from posteriori.meta.utility_classifier import UtilityClassifier
     from posteriori.reports import (
         ConfusionUtilityDisplay,

@@ -15,7 +15,7 @@ from posteriori.parameters import first_names
 from posteriori.rows.copies import RowGroups, group_copies
 from posteriori.rows.engines import engine_for, read_for_fit, read_labels, take_rows, without_column
 from posteriori.rows.features import Features
-from posteriori.rows.matrices import collected
+from posteriori.rows.matrices import collected, is_table
 from posteriori.rows.schema import check_features
 from posteriori.rows.target import Target
 
@@ -177,9 +177,9 @@ def fit_rows(model: Any, kept: RowsReference | None, X: Any, y: Any, sample_weig
     for name in named:
         X = without_column(X, name)
     return FitRows(
-        X,
-        labels,
-        weights,
+        _indexable(X),
+        _indexable(labels),
+        _indexable(weights),
         features,
         target,
         n_rows=blocks.n_rows,
@@ -192,6 +192,13 @@ def fit_rows(model: Any, kept: RowsReference | None, X: Any, y: Any, sample_weig
         n_twins=None if not in_memory or Y.ndim > 1 else together.n_twins,
         copied=together.copied,
     )
+
+
+def _indexable(values: Any) -> Any:
+    """Values of which some can be taken by number: what is neither a table nor an array becomes an array."""
+    if values is None or is_table(values) or (hasattr(values, "__getitem__") and hasattr(values, "shape")):
+        return values
+    return np.asarray(values)
 
 
 def _read_groups(groups: Any, Z: Any, y: np.ndarray | None, n_rows: int, numbers: np.ndarray) -> RowGroups:

@@ -1,9 +1,13 @@
-"""Classifiers compared by the rows that they have not seen: one split into folds, and differences row by row.
+"""Classifiers compared by the rows that they have not seen: left out or held out, and differences row by row.
 
-Every row is predicted once, by models fitted without it. All models see the same folds, so that the difference between
-two of them has a standard error of its own, much smaller than that of either:
+Every row is predicted once, without it: by `loo` where a classifier has it, at the price of one fit, otherwise by a fit
+to the other folds, or all by the folds that are asked for. So the difference between two of them has a standard error
+of its own, much smaller than that of either:
 
     d_n = -log p_a(y_n) + log p_b(y_n),    mean d +- sd(d) / sqrt(N).
+
+Rows that are copies of each other are left out together, and count as one in standard errors. Folds fit fewer rows than
+`loo` does, and so predict a little worse.
 """
 
 from __future__ import annotations
@@ -18,7 +22,10 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
+from posteriori.decision.pooling import LinearPool
 from posteriori.decision.scores import labels_and_weights, mean_and_error
+from posteriori.left_out.result import grouped_mean_and_error
+from posteriori.meta.judging import Judged, Rows, fit_judged, require_classifiers
 from posteriori.parameters import require_count, seed_from
 from posteriori.rows.engines import label_vector, read_labels, require_in_memory, take_rows, without_column
 
@@ -26,6 +33,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["ComparedModel", "Comparison", "FoldReport", "compare", "folds"]
+
+_LEAST = float(np.log(1e-300))
+"""The least log-probability that counts: a class that is held impossible costs 691 nats."""
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
@@ -43,6 +53,10 @@ class ComparedModel(NamedTuple):
     accuracy, brier : float
     seconds : float
         Time of all fits and predictions.
+    weight : float
+        Its share in the mixture of all models under which these rows are most probable.
+    judged : str
+        How rows were predicted without being seen.
     """
 
     name: str
@@ -53,6 +67,8 @@ class ComparedModel(NamedTuple):
     accuracy: float
     brier: float
     seconds: float
+    weight: float
+    judged: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,16 +85,28 @@ class Comparison:
         -log p(y) of each of these rows, by each model.
     weights : ndarray (n,) or None
         Weights of these rows.
+    groups : ndarray of int (n,)
+        Rows of equal number were left out together.
+    n_twins : int or None
+        Rows identical to another one, in every column and in the label; None where nobody looked.
     """
 
     models: list[ComparedModel]
     rows: np.ndarray
     losses: dict[str, np.ndarray]
     weights: np.ndarray | None = field(default=None)
+    groups: np.ndarray | None = field(default=None)
+    n_twins: int | None = None
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{model.name} {model.log_loss:.4f}" for model in self.models)
-        return f"Comparison(log-loss of {len(self.rows)} rows held out: {listed})"
+        twins = f"; {self.n_twins:,} rows have a twin" if self.n_twins else ""
+        return f"Comparison(log-loss of {len(self.rows)} rows held out: {listed}{twins})"
+
+    def __str__(self) -> str:
+        table = self.to_frame()[["log_loss", "difference", "difference_error", "weight", "seconds", "judged"]]
+        twins = f"\n{self.n_twins:,} of {len(self.rows):,} rows have a twin." if self.n_twins else ""
+        return table.to_string(float_format=lambda value: f"{value:.4f}") + twins
 
     @property
     def best(self) -> str:
@@ -87,7 +115,7 @@ class Comparison:
 
     def difference(self, a: str, b: str) -> tuple[float, float]:
         """Log-loss of model a above that of model b, and the standard error of this difference."""
-        return mean_and_error(self.losses[a] - self.losses[b], self.weights)
+        return _mean_and_error(self.losses[a] - self.losses[b], self.weights, self.groups)
 
     def to_frame(self) -> pd.DataFrame:
         """The models as a table, one row for each, the lowest log-loss first."""
@@ -127,23 +155,24 @@ def compare(
     y: Any,
     *,
     sample_weight: Any = None,
-    cv: Any = 5,
+    cv: Any = None,
     random_state: Any = None,
     report: Callable[[FoldReport], None] | None = None,
 ) -> Comparison:
-    """Compare classifiers by the log-loss of rows held out.
+    """Compare classifiers by the log-loss of rows that they have not seen.
 
     Parameters
     ----------
     models : dict of name to classifier, or list of classifiers
-        Unfitted or fitted: each is cloned and fitted again in every fold. In a list they are called by their classes.
+        Unfitted or fitted: each is cloned and fitted again. In a list they are called by their classes.
     X : table or array in memory
         May hold the columns that y and sample_weight name.
     y : labels (n,), or the name of a column of X
     sample_weight : numbers (n,), or the name of a column of X, optional
         For the fits and for the scores.
-    cv : int, splitter or list of (train, test), default 5
-        A number of folds keeps the shares of classes where every class has enough rows.
+    cv : None, int, splitter or list of (train, test), default None
+        None leaves out rows by `loo` where a classifier has it, and in five folds where it has not. A number of folds
+        keeps the shares of classes where every class has enough rows.
     random_state : int, RandomState or None
         For the folds; None is 0.
     report : callable, optional
@@ -162,17 +191,19 @@ def compare(
     >>> found = compare({"linear": SoftmaxRegression(0.1), "naive": GaussianNB()}, X, y)
     >>> found.best
     'linear'
-    >>> found.to_frame()[["difference", "difference_error"]].round(3)
-            difference  difference_error
+    >>> found.to_frame()[["difference", "difference_error", "weight"]].round(2)
+            difference  difference_error  weight
     name
-    linear       0.000             0.000
-    naive        0.051             0.037
+    linear        0.00              0.00    0.64
+    naive         0.06              0.04    0.36
     """
     candidates = _named(models)
     require_in_memory(X, "compare, which holds rows out,")
     labels, weights = label_vector(read_labels(X, y)), read_labels(X, sample_weight)
     X = without_column(without_column(X, y), sample_weight)
     weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+    if cv is None:
+        return _left_out(candidates, Rows.of(X, labels, weights), seed_from(random_state), report)
     splits = _splits(cv, X, labels, random_state)
     held_out = np.concatenate([test for _, test in splits])
     found: dict[str, list[_FoldScores]] = {name: [] for name in candidates}
@@ -186,7 +217,40 @@ def compare(
                 weight = np.ones(len(test)) if weights is None else weights[test]
                 mean = mean_and_error(scores.loss, weight)[0] if weight.any() else 0.0
                 report(FoldReport(name, number, len(splits), mean, float(weight.sum()), scores.seconds))
-    return _comparison(found, held_out, None if weights is None else weights[held_out])
+    merged = {
+        name: _Scores(
+            np.concatenate([fold.loss for fold in each]),
+            np.concatenate([fold.hit for fold in each]),
+            np.concatenate([fold.brier for fold in each]),
+            sum(fold.seconds for fold in each),
+            f"in {len(splits)} folds",
+        )
+        for name, each in found.items()
+    }
+    return _comparison(merged, held_out, None if weights is None else weights[held_out], None, None)
+
+
+def _left_out(
+    models: Mapping[str, Any], rows: Rows, seed: int, report: Callable[[FoldReport], None] | None
+) -> Comparison:
+    """Classifiers compared by `loo` where they have it, and by folds where they do not."""
+    found = {}
+    for name, model in models.items():
+        judged = fit_judged(name, model, rows, seed=seed)
+        found[name] = _scores(judged)
+        if report is not None:
+            report(FoldReport(name, 1, 1, judged.left.log_loss, float(rows.c.sum()), judged.seconds))
+    twins = rows.n_twins
+    return _comparison(found, np.arange(len(rows.y)), rows.weights, rows.groups if rows.copied else None, twins)
+
+
+def _scores(judged: Judged) -> _Scores:
+    """The losses, hits and squared distances of rows left out."""
+    left = judged.left
+    P = np.exp(left.log_proba)
+    hit = left.targets[np.arange(len(P)), P.argmax(axis=1)]
+    losses = np.minimum(left.losses, -_LEAST)
+    return _Scores(losses, hit, ((P - left.targets) ** 2).sum(axis=1), judged.seconds, left.method)
 
 
 def folds(y: np.ndarray, n_folds: int, seed: int) -> Splits:
@@ -196,6 +260,16 @@ def folds(y: np.ndarray, n_folds: int, seed: int) -> Splits:
     kind = StratifiedKFold if counts.min() >= n_folds else KFold
     n_splits = max(2, min(n_folds, len(y)))
     return list(kind(n_splits, shuffle=True, random_state=seed).split(np.zeros(len(y)), y))
+
+
+class _Scores(NamedTuple):
+    """Scores of one model on all rows that it has not seen, the seconds that it took, and how rows were left out."""
+
+    loss: np.ndarray
+    hit: np.ndarray
+    brier: np.ndarray
+    seconds: float
+    judged: str
 
 
 class _FoldScores(NamedTuple):
@@ -219,16 +293,8 @@ def _named(models: Any) -> dict[str, Any]:
             named[name if number == 1 else f"{name} {number}"] = model
     else:
         raise TypeError(f"models is a {type(models).__name__}: pass a list of classifiers, or a dict of names to them.")
-    _require_classifiers(named)
+    require_classifiers(named)
     return named
-
-
-def _require_classifiers(models: Mapping[str, Any]) -> None:
-    if not models:
-        raise ValueError("models is empty: pass at least one classifier.")
-    for name, model in models.items():
-        if not (hasattr(model, "fit") and hasattr(model, "predict_proba")):
-            raise TypeError(f"The model {name!r} has no fit or no predict_proba: the log-loss needs probabilities.")
 
 
 def _splits(cv: Any, X: Any, labels: np.ndarray, random_state: Any) -> Splits:
@@ -264,22 +330,41 @@ def _fold_scores(
     return _FoldScores(loss, hit, brier, seconds)
 
 
-def _comparison(found: Mapping[str, list[_FoldScores]], held_out: np.ndarray, weights: np.ndarray | None) -> Comparison:
-    losses = {name: np.concatenate([fold.loss for fold in each]) for name, each in found.items()}
-    means = {name: mean_and_error(each, weights) for name, each in losses.items()}
+def _comparison(
+    found: Mapping[str, _Scores],
+    held_out: np.ndarray,
+    weights: np.ndarray | None,
+    groups: np.ndarray | None,
+    n_twins: int | None,
+) -> Comparison:
+    losses = {name: each.loss for name, each in found.items()}
+    means = {name: _mean_and_error(each, weights, groups) for name, each in losses.items()}
     best = min(means, key=lambda name: means[name][0])
+    own = -np.array(list(losses.values()))[:, :, None]
+    n = len(held_out)
+    shares = LinearPool().weights(own, np.ones((n, 1)), np.ones(n) if weights is None else weights)
     compared = []
-    for name, each in found.items():
-        difference, error = mean_and_error(losses[name] - losses[best], weights)
+    for (name, each), share in zip(found.items(), shares, strict=True):
+        difference, error = _mean_and_error(losses[name] - losses[best], weights, groups)
         compared.append(
             ComparedModel(
                 name,
                 *means[name],
                 difference,
                 error,
-                accuracy=mean_and_error(np.concatenate([fold.hit for fold in each]), weights)[0],
-                brier=mean_and_error(np.concatenate([fold.brier for fold in each]), weights)[0],
-                seconds=sum(fold.seconds for fold in each),
+                accuracy=mean_and_error(each.hit, weights)[0],
+                brier=mean_and_error(each.brier, weights)[0],
+                seconds=each.seconds,
+                weight=float(share),
+                judged=each.judged,
             )
         )
-    return Comparison(sorted(compared, key=lambda model: model.log_loss), held_out, losses, weights)
+    ranked = sorted(compared, key=lambda model: model.log_loss)
+    return Comparison(ranked, held_out, losses, weights, groups, n_twins)
+
+
+def _mean_and_error(values: np.ndarray, weights: np.ndarray | None, groups: np.ndarray | None) -> tuple[float, float]:
+    """The mean over rows, and its standard error over groups where there are any."""
+    if groups is None:
+        return mean_and_error(values, weights)
+    return grouped_mean_and_error(values, np.ones(len(values)) if weights is None else weights, groups)

@@ -138,6 +138,11 @@ def _without_first_rows(state: dict[str, Any]) -> dict[str, Any]:
     return state | {"_first_rows": None}
 
 
+def _without_left_out(state: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a stack predicted for the rows of its fit."""
+    return {name: value for name, value in state.items() if name != "left_out_"}
+
+
 def _without_function(state: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in state.items() if name != "f_"}
 
@@ -194,6 +199,7 @@ def _estimators() -> list[Stored]:
         Stored("TableEncoder", "posteriori.tables.encoder", "estimator"),
         Stored("UtilityClassifier", "posteriori.meta.utility_classifier", "estimator"),
         Stored("CalibratedClassifier", "posteriori.meta.calibrated_classifier", "estimator"),
+        Stored("StackedClassifier", "posteriori.meta.stacked_classifier", "estimator", lean=_without_left_out),
         Stored("ConformalClassifier", "posteriori.meta.conformal_classifier", "estimator"),
         # of scikit-learn, what a pipeline of numbers needs
         Stored("Pipeline", f"{sk}.pipeline", "estimator"),
@@ -307,6 +313,9 @@ def _parts() -> list[Stored]:
         Stored("NumberPlan", "posteriori.tables.plans", "fields"),
         Stored("CategoryPlan", "posteriori.tables.plans", "fields"),
         Stored("DatePlan", "posteriori.tables.plans", "fields"),
+        # stacks
+        Stored("StackMember", "posteriori.meta.stacked_classifier", "fields"),
+        Stored("StackGain", "posteriori.meta.stacked_classifier", "fields"),
         # decisions
         Stored(
             "Utility", "posteriori.decision.utility", "attributes", ("matrix", "states", "actions", "function")

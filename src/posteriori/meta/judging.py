@@ -1,0 +1,200 @@
+"""Classifiers judged by rows that they have not seen: by `loo` where they have it, by folds where they do not."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from posteriori.left_out.result import LeftOut
+from posteriori.rows.copies import group_copies
+from posteriori.rows.engines import take_rows
+from posteriori.rows.matrices import is_table, open_table, read_matrix
+
+__all__ = ["Judged", "Rows", "fit_judged", "group_folds", "log_probabilities", "require_classifiers"]
+
+_FOLDS = 5
+_PATIENCE = 10.0
+"""Seconds that may be spent on fits without rows that a formula cannot be trusted with."""
+_FLOOR = float(np.log(np.finfo(np.float64).eps))
+"""The least log-probability of a classifier that has none of its own: of one that says 0 nothing more is known."""
+
+
+class Rows(NamedTuple):
+    """Rows with labels, and the groups in which they are left out.
+
+    Attributes
+    ----------
+    X : rows in memory
+    y : ndarray (n,)
+    weights : ndarray (n,) or None
+    classes : ndarray (K,)
+    codes : ndarray of int (n,)
+    groups : ndarray of int (n,)
+    n_twins : int
+    copied : bool
+    """
+
+    X: Any
+    y: np.ndarray
+    weights: np.ndarray | None
+    classes: np.ndarray
+    codes: np.ndarray
+    groups: np.ndarray
+    n_twins: int
+    copied: bool
+
+    @classmethod
+    def of(cls, X: Any, y: np.ndarray, weights: np.ndarray | None) -> Rows:
+        """Rows whose copies leave together; rows of a table with text are compared as they are written."""
+        classes, codes = np.unique(y, return_inverse=True)
+        codes = codes.reshape(-1)
+        found = group_copies(_numbers(X), codes)
+        return cls(X, y, weights, classes, codes, found.groups, found.n_twins, found.copied)
+
+    @property
+    def Y(self) -> np.ndarray:
+        """The labels as rows of zeros and a one, (n, K)."""
+        return np.eye(len(self.classes))[self.codes]
+
+    @property
+    def c(self) -> np.ndarray:
+        """The weights, (n,)."""
+        return np.ones(len(self.y)) if self.weights is None else self.weights
+
+
+def _numbers(X: Any) -> Any:
+    """Rows as numbers that are equal where the rows are: values of text become codes."""
+    if not is_table(X):
+        return read_matrix(X)[0]
+    table = open_table(X)
+    columns = [table.get_column(name).to_numpy() for name in table.columns]
+    return np.column_stack([_coded(np.asarray(column)) for column in columns])
+
+
+def _coded(column: np.ndarray) -> np.ndarray:
+    if column.dtype.kind in "bif":
+        return column.astype(np.float64)
+    return np.unique(column.astype(str), return_inverse=True)[1].reshape(-1).astype(np.float64)
+
+
+class Judged(NamedTuple):
+    """A classifier fitted to all rows, and what it would have predicted for each row without it.
+
+    Attributes
+    ----------
+    name : str
+    model : fitted classifier
+    left : LeftOut
+    fit_seconds, seconds : float
+        Time of the fit to all rows, and of all there was to do.
+    """
+
+    name: str
+    model: Any
+    left: LeftOut
+    fit_seconds: float
+    seconds: float
+
+
+def fit_judged(name: str, model: Any, rows: Rows, *, seed: int = 0, exact: bool = True) -> Judged:
+    """Fit a copy of a classifier to all rows, and judge it by rows left out.
+
+    Parameters
+    ----------
+    name : str
+    model : classifier, or a pipeline whose last step is one
+    rows : Rows
+    seed : int
+        For the folds.
+    exact : bool
+        Whether rows that a formula cannot be trusted with are fitted again, where that takes seconds at most.
+    """
+    began = perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = _fitted(model, rows.X, rows.y, rows.weights)
+    fit_seconds = perf_counter() - began
+    last = fitted[-1] if hasattr(fitted, "steps") else fitted
+    left = None
+    if hasattr(last, "loo"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            left = last.loo()
+            if exact and 0 < left.n_unreliable * fit_seconds < _PATIENCE:
+                left = last.loo(exact="unreliable")
+        if len(left.rows) < len(rows.y) or not np.array_equal(last.classes_, rows.classes):
+            left = None  # a sample of the rows, and all are to be compared
+    if left is None:
+        left = by_folds(model, rows, seed)
+    return Judged(name, fitted, left, fit_seconds, perf_counter() - began)
+
+
+def by_folds(model: Any, rows: Rows, seed: int = 0, n_folds: int = _FOLDS) -> LeftOut:
+    """Every row predicted by a fit to the other folds; a class that such a fit has not seen counts as one more."""
+    began, K = perf_counter(), len(rows.classes)
+    out = np.empty((len(rows.y), K))
+    parts = group_folds(rows.codes, rows.groups, n_folds, seed)
+    for part in np.unique(parts):
+        train, test = np.flatnonzero(parts != part), np.flatnonzero(parts == part)
+        weights = None if rows.weights is None else rows.weights[train]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # these fits are thrown away
+            fitted = _fitted(model, take_rows(rows.X, train), rows.y[train], weights)
+            log_p = log_probabilities(fitted, take_rows(rows.X, test))
+        known = np.searchsorted(rows.classes, fitted.classes_)
+        out[test] = -np.log(len(known) + 1.0) - (np.log(K - len(known)) if K > len(known) else 0.0)
+        out[np.ix_(test, known)] = log_p + (np.log(len(known) / (len(known) + 1.0)) if len(known) < K else 0.0)
+    n = len(rows.y)
+    return LeftOut(
+        classes=rows.classes,
+        log_proba=out,
+        targets=rows.Y,
+        weights=rows.c,
+        rows=np.arange(n),
+        groups=rows.groups,
+        n_twins=rows.n_twins,
+        copied=rows.copied,
+        reliability=np.full(n, np.nan),
+        limit=1.0,
+        refitted=np.ones(n, dtype=bool),
+        method=f"in {len(np.unique(parts))} folds",
+        seconds=perf_counter() - began,
+    )
+
+
+def group_folds(codes: np.ndarray, groups: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
+    """The fold of each row, (n,): groups dealt out class by class, in random order."""
+    _, first, place = np.unique(groups, return_index=True, return_inverse=True)
+    rng = np.random.default_rng(seed)
+    order = np.lexsort((rng.permutation(len(first)), codes[first]))
+    part = np.empty(len(first), dtype=int)
+    part[order] = np.arange(len(first)) % max(2, min(n_folds, len(first)))
+    return part[place.reshape(-1)]
+
+
+def log_probabilities(model: Any, X: Any) -> np.ndarray:
+    """Log-probabilities (n, K): a classifier's own, where it has exact ones, or those of its probabilities."""
+    if hasattr(model, "predict_log_proba") and type(model).__module__.startswith("posteriori"):
+        return model.predict_log_proba(X)
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(model.predict_proba(X)), _FLOOR)
+
+
+def _fitted(model: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -> Any:
+    """A copy of the classifier, fitted; a pipeline hands weights to its last step."""
+    name = f"{model.steps[-1][0]}__sample_weight" if hasattr(model, "steps") else "sample_weight"
+    return clone(model).fit(X, y, **({} if weights is None else {name: weights}))
+
+
+def require_classifiers(models: Mapping[str, Any]) -> None:
+    """Raise unless all models, a mapping by name, can be fitted and have probabilities."""
+    if not models:
+        raise ValueError("models is empty: pass at least one classifier.")
+    for name, model in models.items():
+        if not (hasattr(model, "fit") and hasattr(model, "predict_proba")):
+            raise TypeError(f"The model {name!r} has no fit or no predict_proba: the log-loss needs probabilities.")
