@@ -362,17 +362,20 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
         return np.concatenate(self._map_rows(X, of_rows, _DRAWN_BLOCK), axis=-1)
 
+    def _standardised_rows(self, X: Any) -> np.ndarray:
+        """New rows as the latents see them."""
+        rows = finite_matrix(read_in_memory(self, X, who=type(self).__name__))
+        if self._category_columns is not None:
+            rows = self._category_columns.expanded(rows)
+        return self._standardised(rows)
+
     def _map_rows(self, X: Any, function: Callable[[np.ndarray], Any], block: int = _BLOCK) -> list[Any]:
         """Apply a function to blocks of standardised rows.
 
         Blocks for JAX have all the same size, so that one compilation serves them.
         """
         fitted = self._fit_result()
-        features = read_in_memory(self, X, who=type(self).__name__)
-        rows = finite_matrix(features)
-        if self._category_columns is not None:
-            rows = self._category_columns.expanded(rows)
-        Z = self._standardised(rows)
+        Z = self._standardised_rows(X)
         if not fitted.needs_jax:
             with one_blas_thread():
                 return [function(Z[first : first + block]) for first in range(0, max(len(Z), 1), block)]
