@@ -70,6 +70,13 @@ class _FittedByJAX:
         """Means and variances (S, K, n) of the latents, without the node's noise."""
         raise NotImplementedError
 
+    def prior_draws(self, X: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents (n_draws, K, n) of standardised rows from the prior of the layer that the node reads, as learned."""
+        return prior_draws(self._gram(X), self.scale, n_draws, rng)
+
+    def _gram(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.readout.kernel.gram(self.last["kernel"], X, X))
+
 
 @dataclass(frozen=True)
 class FittedGP(_FittedByJAX):
@@ -94,13 +101,6 @@ class FittedGP(_FittedByJAX):
         mean, covariance = np.asarray(self.mean), np.asarray(self.covariance)
         latents = inducing_draws(A, self._gram(X), mean, covariance, self.scale, n_draws, rng)
         return widened(latents, self.scale[:, None] * (mean @ A), spread)
-
-    def prior_draws(self, X: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-        """Latents (n_draws, K, n) of standardised rows from the prior, with the kernel as learned."""
-        return prior_draws(self._gram(X), self.scale, n_draws, rng)
-
-    def _gram(self, X: np.ndarray) -> np.ndarray:
-        return np.asarray(self.readout.kernel.gram(self.last["kernel"], X, X))
 
 
 @dataclass(frozen=True)

@@ -383,6 +383,7 @@ class PosteriorCheckDisplay(_Display):
             xlim=(-_FARTHEST - 0.3, _FARTHEST + 0.3),
             ylim=(len(statistics) - 0.4, -0.6),
             xlabel="standard deviations from the mean of replicated labels",
+            ylabel="statistic",
         )
         if self.name is not None:
             ax.set_title(self.name)
