@@ -1,4 +1,4 @@
-"""Draws of the parameters of Gaussian classes: moments in closed form, densities by SciPy, leave-one-out in closed form."""
+"""Draws of the parameters of Gaussian classes: moments and leave-one-out in closed form, densities by SciPy."""
 
 import numpy as np
 import pytest

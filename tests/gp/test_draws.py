@@ -12,6 +12,8 @@ from posteriori.gp.inducing import FittedInducing
 from posteriori.gp.kernels import RBF, Constant, Linear
 from posteriori.maths.linalg import semidefinite_root
 
+pytestmark = pytest.mark.filterwarnings("ignore:The energy was still rising")
+
 N = 20_000
 RNG = np.random.default_rng(6)
 KERNEL = RBF(1.3) + Constant(0.5)

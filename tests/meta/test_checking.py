@@ -122,5 +122,5 @@ def test_the_observed_log_loss_is_that_of_the_mean_of_draws():
 def test_a_model_without_a_posterior_is_refused():
     with pytest.raises(TypeError, match="needs draws from a posterior, and SoftmaxRegression offers none"):
         po.posterior_check(po.SoftmaxRegression().fit(X, Y), X, Y)
-    with pytest.raises(TypeError, match="GaussianClassifier offers none: pass a .* with estimate='bayes'"):
+    with pytest.raises(TypeError, match=r"GaussianClassifier offers none: pass a .* with estimate='bayes'"):
         po.posterior_check(po.GaussianClassifier("tied", estimate="mle").fit(X, Y), X, Y)

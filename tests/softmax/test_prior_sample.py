@@ -58,7 +58,7 @@ PRIORS = {
 def test_logits_have_the_variance_of_the_prior_in_the_data_units(prior, options):
     """var(f_k - f_K) at a row is that of the linear function x^T (w_k - w_K) + b_k - b_K under N(m, P^{-1})."""
     model = BayesianSoftmaxRegression(prior, **options).fit(X, Y)
-    rows, n = X[::10] + [0.1, 2.0], 20_000
+    rows, n = X[::10] + np.array([0.1, 2.0]), 20_000
     found = log_odds(model.prior_sample(rows, n, random_state=1))
     used, coordinates = model.prior_, model.fitted_.coordinates
     width = model.fitted_.mode.shape[1]
