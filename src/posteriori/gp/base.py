@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from posteriori.callbacks import WatchedFit, watched
 from posteriori.decision.uncertainty import Uncertainty, entropy
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
 from posteriori.gp.categories import CategoryColumns, category_places
@@ -54,7 +55,7 @@ OfLatents = Callable[[OutputNode, np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(eq=False, repr=False)
-class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
+class GaussianProcessClassifier(WatchedFit, ClassifierMixin, BaseEstimator, ABC):
     """Gaussian-process classification: rows are standardised, latents are fitted, and predictions read the latents.
 
     The parameters that all these classifiers share are the fields of this class; a subclass adds its own, and says how
@@ -119,6 +120,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         tags.non_deterministic = False
         return tags
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
 
@@ -149,7 +151,8 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         settings = replace(
             settings, kernel=self._standardised_kernel(settings.kernel, units, origin), kernels=standardised
         )
-        fitted = self._fit_standardised(rows, units, len(target.classes), settings)
+        with self._iterations(X, None) as tell:
+            fitted = self._fit_standardised(rows, units, len(target.classes), settings, tell)
         remember_features(self, features, named)
         self.classes_: np.ndarray = target.classes
         self._categories, self._standardised, self._fitted = categories, units, fitted
@@ -163,16 +166,24 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         places = category_places(self.categorical_features, features.n_features, features.names)
         return CategoryColumns.of(rows.X, places) if len(places) else None
 
-    def _fit_standardised(self, rows: LabelledRows, units: InputUnits, K: int, settings: GPSettings) -> FittedLatents:
+    def _fit_standardised(
+        self,
+        rows: LabelledRows,
+        units: InputUnits,
+        K: int,
+        settings: GPSettings,
+        tell: Callable[[None], None] | None = None,
+    ) -> FittedLatents:
         """Fit the latents to rows in their own units; the kernels of the settings are of standardised features."""
-        from posteriori.gp.progress import progress_bar
+        from posteriori.gp.progress import RelayedReport, progress_bar
 
         standardised = LabelledRows(units(rows.X), rows.y, rows.c)
         problem = GPProblem(
             standardised, settings.kernel, settings.kernels, settings.scale, settings.likelihood, K, settings.n_inducing
         )
         with progress_bar(self.verbose, settings.max_iter) as report:
-            return self._fit_latents(problem, settings, self._fit_options(rows, settings, report))
+            told = report if tell is None else RelayedReport(report, tell)
+            return self._fit_latents(problem, settings, self._fit_options(rows, settings, told))
 
     def _fit_options(self, rows: LabelledRows, settings: GPSettings, report: Report | None) -> FitOptions:
         """The options of this fit, with those that depend on the number of rows."""

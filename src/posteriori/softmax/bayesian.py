@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from posteriori.callbacks import WatchedFit, watched
 from posteriori.decision.inference_data import Draws, ObservedRows, inference_data, require_arviz
 from posteriori.decision.replication import PosteriorCheck, check_labels, labels_rng
 from posteriori.decision.uncertainty import Uncertainty
@@ -50,7 +51,7 @@ _LARGEST, _FAR = 1e308, 1e100
 """Values are clipped to the first; rows that overflow are moved to within the second of the origin."""
 
 
-class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixin, BaseEstimator):
+class BayesianSoftmaxRegression(summary_tables.CoefficientTables, WatchedFit, ClassifierMixin, BaseEstimator):
     r"""Softmax regression with a Gaussian prior and a Gaussian posterior.
 
     .. math:: p(y = k \mid x, Y) = \int \mathrm{softmax}(W x + b)_k\; q(W, b)\, d(W, b)
@@ -164,6 +165,7 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
         tags.input_tags.sparse = True
         return tags
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianSoftmaxRegression:
         """Fit the posterior.
 
@@ -192,9 +194,9 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, ClassifierMixi
         def likelihood_of(target: Target) -> LinearLikelihood:
             return linear_likelihood(features, target, settings.fit_intercept, rule, threads)
 
-        with one_blas_thread():
+        with one_blas_thread(), self._iterations(X, None) as tell:
             likelihood, rate = likelihood_of(target), 0.0
-            with progress(self.verbose, likelihood.blocks) as report:
+            with progress(self.verbose, likelihood.blocks, None if tell is None else lambda now: tell(None)) as report:
                 settings = replace(settings, solve=replace(settings.solve, report=report))
                 if noisy:
                     likelihood, fit, rate = fit_with_label_noise(self.label_noise, target, likelihood_of, settings)

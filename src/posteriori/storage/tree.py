@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from posteriori.callbacks import CALLBACKS
 from posteriori.exceptions import StorageError
 from posteriori.storage.arrays import as_tensor, check_tensor, dtype_of, from_tensor, is_plain
 from posteriori.storage.registry import Deferred, Stored, by_name, of_type
@@ -194,7 +195,7 @@ def _parts(value: Any, stored: Stored) -> dict[str, dict[str, Any]]:
     """The parts of an object that are stored: the parameters of an estimator apart from what it has learned."""
     if stored.kind == "estimator":
         params = value.get_params(deep=False)
-        state = {name: item for name, item in vars(value).items() if name not in params}
+        state = {name: item for name, item in vars(value).items() if name not in params and name != CALLBACKS}
         return {"params": params, "state": state if stored.lean is None else stored.lean(state)}
     if stored.kind == "attributes":
         extra = [name for name in stored.optional if getattr(value, name) is not None]
