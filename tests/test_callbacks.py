@@ -106,6 +106,8 @@ def test_posteriors_are_counted_and_not_scored(model):
     assert witness.events[-2:] == ["fit ends", "teardown"]
     assert witness.events.count("iteration ends") > 3
     assert witness.models == []
+    np.testing.assert_array_equal(witness.given[1], Y)
+    assert witness.given[2] is None
 
 
 @needs_callbacks

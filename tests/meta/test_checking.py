@@ -101,6 +101,25 @@ def test_every_way_to_ask_gives_the_same_answer(model):
     )
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        *MODELS,
+        po.BayesianSoftmaxRegression(),
+        po.GaussianClassifier("full"),
+        po.GPClassifier(n_inducing=10, max_iter=5),
+    ],
+    ids=["softmax", "tied", "gp", "mixture", "full", "gp by JAX"],
+)
+@pytest.mark.filterwarnings("ignore:The energy was still rising")
+def test_a_model_from_a_file_draws_the_same(model, tmp_path):
+    fitted = model.fit(X[TRAIN][:, :2], Y[TRAIN])
+    po.save(fitted, tmp_path / "m.model")
+    again, rows = po.load(tmp_path / "m.model"), X[TEST][:5, :2]
+    np.testing.assert_allclose(again.sample_proba(rows, 20), fitted.sample_proba(rows, 20), atol=1e-9)
+    np.testing.assert_allclose(again.prior_sample(rows, 20), fitted.prior_sample(rows, 20), atol=1e-9)
+
+
 def test_pipelines_are_asked_through_their_steps():
     model = make_pipeline(StandardScaler(), po.BayesianSoftmaxRegression(1.0)).fit(X[TRAIN], Y[TRAIN])
     Z = model[0].transform(X[TEST])

@@ -6,6 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -151,7 +152,7 @@ class GaussianProcessClassifier(WatchedFit, ClassifierMixin, BaseEstimator, ABC)
         settings = replace(
             settings, kernel=self._standardised_kernel(settings.kernel, units, origin), kernels=standardised
         )
-        with self._iterations(X, None) as tell:
+        with self._iterations(X, partial(read_labels, X, y), partial(read_labels, X, sample_weight)) as tell:
             fitted = self._fit_standardised(rows, units, len(target.classes), settings, tell)
         remember_features(self, features, named)
         self.classes_: np.ndarray = target.classes

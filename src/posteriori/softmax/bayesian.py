@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -194,7 +195,8 @@ class BayesianSoftmaxRegression(summary_tables.CoefficientTables, WatchedFit, Cl
         def likelihood_of(target: Target) -> LinearLikelihood:
             return linear_likelihood(features, target, settings.fit_intercept, rule, threads)
 
-        with one_blas_thread(), self._iterations(X, None) as tell:
+        labels, weights = partial(read_labels, X, y), partial(read_labels, X, sample_weight)
+        with one_blas_thread(), self._iterations(X, labels, weights) as tell:
             likelihood, rate = likelihood_of(target), 0.0
             with progress(self.verbose, likelihood.blocks, None if tell is None else lambda now: tell(None)) as report:
                 settings = replace(settings, solve=replace(settings.solve, report=report))
