@@ -42,6 +42,8 @@ _HOME = {
     "DecisionRegionDisplay": "posteriori.reports",
     "Decisions": "posteriori.decision",
     "Evaluation": "posteriori.reports",
+    "PosteriorCheck": "posteriori.decision.replication",
+    "PosteriorCheckDisplay": "posteriori.reports",
     "ReliabilityDisplay": "posteriori.reports",
     "Report": "posteriori.reports",
     "UtilityCurveDisplay": "posteriori.reports",
@@ -53,6 +55,7 @@ _HOME = {
     "UtilityClassifier": "posteriori.meta.utility_classifier",
     "TableEncoder": "posteriori.tables.encoder",
     "load": "posteriori.storage",
+    "posterior_check": "posteriori.meta.checking",
     "predict_to": "posteriori.meta.predict_to",
     "report": "posteriori.reports",
     "save": "posteriori.storage",
@@ -82,6 +85,8 @@ __all__ = [
     "LeftOut",
     "Newton",
     "NormalInverseWishartPrior",
+    "PosteriorCheck",
+    "PosteriorCheckDisplay",
     "ReliabilityDisplay",
     "Report",
     "RidgePrior",
@@ -106,6 +111,7 @@ __all__ = [
     "kernels",
     "load",
     "onnx_inputs",
+    "posterior_check",
     "predict_to",
     "report",
     "save",
@@ -115,6 +121,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from posteriori.decision import Decisions, Utility, decide
+    from posteriori.decision.replication import PosteriorCheck
     from posteriori.exceptions import (
         ApproximationWarning,
         ColumnWarning,
@@ -131,6 +138,7 @@ if TYPE_CHECKING:
     from posteriori.gp.deep_classifier import DeepGPClassifier
     from posteriori.left_out import LeftOut
     from posteriori.meta.calibrated_classifier import CalibratedClassifier
+    from posteriori.meta.checking import posterior_check
     from posteriori.meta.comparison import Comparison, compare
     from posteriori.meta.conformal_classifier import ConformalClassifier
     from posteriori.meta.predict_to import predict_to
@@ -140,6 +148,7 @@ if TYPE_CHECKING:
         ConfusionUtilityDisplay,
         DecisionRegionDisplay,
         Evaluation,
+        PosteriorCheckDisplay,
         ReliabilityDisplay,
         Report,
         UtilityCurveDisplay,

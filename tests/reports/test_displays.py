@@ -14,12 +14,16 @@ from sklearn.naive_bayes import GaussianNB
 from posteriori import (
     ConfusionUtilityDisplay,
     DecisionRegionDisplay,
+    GaussianClassifier,
+    PosteriorCheck,
+    PosteriorCheckDisplay,
     ReliabilityDisplay,
     SoftmaxRegression,
     Utility,
     UtilityClassifier,
     UtilityCurveDisplay,
 )
+from posteriori.decision.replication import CheckedStatistic
 
 X, CODES = load_iris(return_X_y=True)
 X = X[:, :2]  # where the last two species overlap
@@ -36,10 +40,12 @@ U = PICK.matrix[::-1]
 """Utilities in the order of the classes."""
 BEST = (P @ U).argmax(axis=1)
 ACTING = UtilityClassifier(GaussianNB(), PICK).fit(X, Y)
+BAYES = GaussianClassifier("tied").fit(X[::2], Y[::2])
 DISPLAYS = {
     "reliability": lambda **options: ReliabilityDisplay.from_estimator(MODEL, X, Y, **options),
     "utility curve": lambda **options: UtilityCurveDisplay.from_estimator(ACTING, X, Y, **options),
     "confusion": lambda **options: ConfusionUtilityDisplay.from_estimator(ACTING, X, Y, **options),
+    "posterior check": lambda **options: PosteriorCheckDisplay.from_estimator(BAYES, X, Y, n_draws=50, **options),
     "regions": lambda **options: DecisionRegionDisplay.from_estimator(ACTING, X, Y, resolution=15, **options),
 }
 displays = pytest.mark.parametrize("display", DISPLAYS.values(), ids=DISPLAYS.keys())
@@ -359,3 +365,31 @@ def test_regions_of_a_table_have_its_names(table):
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("length", "width")
     plain = DecisionRegionDisplay.from_estimator(SoftmaxRegression().fit(X, Y), X, resolution=8)
     np.testing.assert_array_equal(display.codes, plain.codes)
+
+
+# Posterior checks
+
+
+def test_a_check_is_drawn_in_standard_deviations():
+    display = PosteriorCheckDisplay.from_estimator(BAYES, X[1::2], Y[1::2], n_draws=200, name="tied")
+    check, ax = display.check, display.ax_
+    dots = [line for line in ax.lines if line.get_marker() in ("o", "<", ">")]
+    bands = [line for line in ax.lines if line.get_linewidth() == 3]
+    for place, (each, dot, band) in enumerate(zip(check.statistics.values(), dots, bands, strict=True)):
+        centre, sd = each.replicated.mean(), each.replicated.std()
+        assert dot.get_xydata().tolist() == [[pytest.approx((each.observed - centre) / sd), place]]
+        np.testing.assert_allclose(band.get_xdata(), (np.array(each.interval) - centre) / sd)
+    assert [label.get_text() for label in ax.get_yticklabels()][:2] == ["accuracy", "log loss"]
+    assert texts(ax)[0].endswith(f"tail {check['accuracy'].tail_probability:.3f}")
+    assert ax.get_title() == "tied"
+
+
+def test_a_number_beyond_the_axis_points_outwards():
+    replicated = np.random.default_rng(0).normal(size=100)
+    statistics = [CheckedStatistic("far", 90.0, replicated), CheckedStatistic("near", 0.1, replicated)]
+    check = PosteriorCheck({each.name: each for each in statistics}, 10, 100)
+    display = PosteriorCheckDisplay.from_check(check)
+    far, near = (line for line in display.ax_.lines if line.get_marker() in ("o", "<", ">"))
+    assert (far.get_marker(), far.get_xdata()[0], near.get_marker()) == (">", 6.0, "o")
+    assert far.get_color() != near.get_color()
+    assert display.ax_.get_title() == ""

@@ -12,14 +12,23 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from posteriori.decision.inference_data import Draws, ObservedRows, inference_data, require_arviz
+from posteriori.decision.replication import PosteriorCheck, check_labels, labels_rng
 from posteriori.decision.uncertainty import Uncertainty
 from posteriori.gaussian.choice import KeptRows
 from posteriori.gaussian.densities import draw, log_joint, within_reach
 from posteriori.gaussian.fit import MOST_SCATTER, GaussianFit, SeenRows
 from posteriori.gaussian.leaving import gaussian_left_out
-from posteriori.gaussian.niw import RidgePrior
+from posteriori.gaussian.niw import NormalInverseWishartPrior, RidgePrior
 from posteriori.gaussian.roots import root_statistics
-from posteriori.gaussian.row_posterior import drawn_entropies, drawn_quantiles
+from posteriori.gaussian.row_posterior import (
+    ParameterDraws,
+    RowPosterior,
+    drawn_entropies,
+    drawn_log_probabilities,
+    drawn_quantiles,
+    parameter_draws,
+)
 from posteriori.gaussian.settings import gaussian_settings, structures_asked_for, validate_gaussian
 from posteriori.gaussian.statistics import SCATTERS, TOO_LARGE, ClassMoments, ClassStatistics, Kind, class_statistics
 from posteriori.gaussian.structures import STRUCTURES
@@ -28,10 +37,17 @@ from posteriori.left_out.rows import FitRows, RowsReference
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.parameters import require_count, require_level, seed_from
 from posteriori.rows.blocks import Blocks, random_rows
-from posteriori.rows.engines import label_vector, read_for_fit, read_for_prediction, read_labels
+from posteriori.rows.engines import (
+    label_vector,
+    read_for_fit,
+    read_for_prediction,
+    read_in_memory,
+    read_labelled,
+    read_labels,
+)
 from posteriori.rows.features import Features
 from posteriori.rows.products import as_dense, logits
-from posteriori.rows.schema import check_features, copy_features, remember_features
+from posteriori.rows.schema import check_features, copy_features, feature_names, remember_features
 from posteriori.rows.target import Target, classes_of_call
 from posteriori.softmax.regression import SoftmaxRegression
 from posteriori.threads import one_blas_thread, usable_threads
@@ -50,7 +66,7 @@ def _has_posterior(model: GaussianClassifier) -> bool:
     """Whether the parameters are integrated out; otherwise an error says what has a posterior."""
     if model.estimate != "bayes":
         raise AttributeError(
-            "Intervals and uncertainty need the posterior of the parameters, and "
+            "Intervals, uncertainty and draws need the posterior of the parameters, and "
             f"estimate={model.estimate!r} keeps one estimate of them alone: use estimate='bayes'."
         )
     return True
@@ -292,6 +308,59 @@ class GaussianClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator):
         total, aleatoric = self._map_draws(X, 2, drawn_entropies, _DRAWS)
         return Uncertainty(total, aleatoric, total - aleatoric)
 
+    @available_if(_has_posterior)
+    def sample_proba(self, X: Any, n_draws: int = 100, random_state: Any = None) -> np.ndarray:
+        """Class probabilities under draws of all parameters, the same draw for all rows, (n_draws, n, K).
+
+        It needs estimate="bayes".
+        """
+        check_is_fitted(self)
+        return np.exp(self._under(X, self._parameter_draws(n_draws, random_state)))
+
+    def prior_sample(self, X: Any, n_draws: int = 100, random_state: Any = None) -> np.ndarray:
+        """Class probabilities under draws from the prior as it was used, the same draw for all rows, (n_draws, n, K).
+
+        It needs a prior with a finite integral, which `prior_` is unless it is a `RidgePrior` or None.
+        """
+        check_is_fitted(self)
+        if not isinstance(self.prior_, NormalInverseWishartPrior):
+            given = "estimate='mle'" if self.prior_ is None else f"prior={self.prior!r}"
+            raise ValueError(
+                f"prior_sample needs a proper prior to draw from, and with {given} there is none for the covariances: "
+                "use estimate='bayes' or 'map' with prior='predictive', 'evidence' or a NormalInverseWishartPrior."
+            )
+        prior = self.seen_.row_prior(class_prior_given=self.class_prior is not None)
+        return np.exp(self._under(X, _drawn(prior, n_draws, random_state)))
+
+    @available_if(_has_posterior)
+    def posterior_check(
+        self, X: Any, y: Any, n_draws: int = 500, *, sample_weight: Any = None, random_state: Any = None
+    ) -> PosteriorCheck:
+        """Labels replicated under draws from the posterior beside those observed: see `posteriori.posterior_check`.
+
+        It needs estimate="bayes".
+        """
+        X, codes, weights = read_labelled(self, X, y, sample_weight)
+        P = self.sample_proba(X, n_draws, random_state)
+        return check_labels(P, codes, self.classes_, weights, labels_rng(random_state))
+
+    @available_if(_has_posterior)
+    def to_arviz(
+        self, X: Any, y: Any, n_draws: int = 1000, *, sample_weight: Any = None, random_state: Any = None
+    ) -> Any:
+        """Draws from the posterior for ArviZ: a DataTree with ArviZ 1, an InferenceData before.
+
+        Groups are posterior ("mean", "covariance" and "class_probability", in the units of the data), log_likelihood
+        log p(y | x) of the labels y of the rows X, posterior_predictive (labels replicated), observed_data and
+        constant_data. Labels are places in `classes_`. Weights multiply log-likelihoods. It needs estimate="bayes".
+        """
+        require_arviz()
+        X, codes, weights = read_labelled(self, X, y, sample_weight)
+        matrix = as_dense(read_in_memory(self, X, who="to_arviz").matrix)
+        draws = self._parameter_draws(n_draws, random_state)
+        rows = ObservedRows(matrix, feature_names(self), codes, self.classes_, weights)
+        return inference_data(Draws(draws.variables(), self._under(X, draws)), rows, labels_rng(random_state))
+
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """New rows (n, D) and their classes (n,), drawn from the predictive distribution."""
         check_is_fitted(self)
@@ -332,6 +401,20 @@ class GaussianClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator):
         with one_blas_thread():
             blocks = features.blocks(None, n_out, n_threads=usable_threads(self.n_jobs))
             return blocks.map_rows(kernel, posterior, *params, heavy=True)
+
+    def _parameter_draws(self, n_draws: int, random_state: Any) -> ParameterDraws:
+        posterior = self.seen_.row_posterior(class_prior_given=self.class_prior is not None)
+        return _drawn(posterior, n_draws, random_state)
+
+    def _under(self, X: Any, draws: ParameterDraws) -> np.ndarray:
+        """Logarithms of the class probabilities under each draw, (S, n, K)."""
+        S, K = draws.log_frequencies.shape
+        features = read_for_prediction(self, X, self.device)
+        _require_finite(features, missing_allowed=draws.posterior.belief.structure.missing_allowed)
+        with one_blas_thread():
+            blocks = features.blocks(None, S * K, n_threads=usable_threads(self.n_jobs))
+            log_p = blocks.map_rows(drawn_log_probabilities, draws, heavy=True)
+        return log_p.reshape(S, K, -1).transpose(0, 2, 1)
 
     def _code(self, label: Any, argument: str) -> int:
         found = np.flatnonzero(self.classes_ == label)
@@ -468,6 +551,13 @@ class GaussianClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator):
 
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(seed_from(self.random_state))
+
+
+def _drawn(belief: RowPosterior, n_draws: int, random_state: Any) -> ParameterDraws:
+    """Draws of all parameters from what is believed of them."""
+    require_count("n_draws", n_draws, 1)
+    with one_blas_thread():
+        return parameter_draws(belief, n_draws, np.random.default_rng(seed_from(random_state)))
 
 
 def _fewer_rows_than_features(features: Features, target: Target, known: ClassMoments | None) -> bool:

@@ -190,14 +190,28 @@ class SeenRows:
 
     def row_posterior(self, *, class_prior_given: bool) -> RowPosterior:
         """The belief about all parameters, from the statistics and the prior as used, where they are integrated out."""
+        standardised, prior = self._standardised()
+        belief = updated(standardised.statistics, standardised.prior(prior), standardised.structure)
+        concentrations = None if class_prior_given else self.statistics.counts + float(prior.concentration)
+        return RowPosterior(self.fit.densities, belief, standardised.unit, concentrations)
+
+    def row_prior(self, *, class_prior_given: bool) -> RowPosterior:
+        """The belief about all parameters before a row was seen: the prior as used."""
+        standardised, prior = self._standardised()
+        belief = updated(standardised.statistics.of_no_rows(), standardised.prior(prior), standardised.structure)
+        concentrations = np.full(len(self.classes), float(prior.concentration))
+        return RowPosterior(
+            self.fit.densities, belief, standardised.unit, None if class_prior_given else concentrations
+        )
+
+    def _standardised(self) -> tuple[StandardisedStatistics, NormalInverseWishartPrior]:
+        """The statistics in the coordinates of the fit, and the prior as used."""
         densities, prior = self.fit.densities, self.fit.prior
         assert isinstance(prior, NormalInverseWishartPrior)
         standardised = StandardisedStatistics(
             self.statistics, densities.origin, densities.covariance_structure, densities.space
         )
-        belief = updated(standardised.statistics, standardised.prior(prior), standardised.structure)
-        concentrations = None if class_prior_given else self.statistics.counts + float(prior.concentration)
-        return RowPosterior(densities, belief, standardised.unit, concentrations)
+        return standardised, prior
 
 
 def _warn_if_unsound(solution: GaussianSolution) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from posteriori.gaussian.niw import Belief, inverse_cholesky
 
-__all__ = ["drawn_by_distance", "drawn_by_products"]
+__all__ = ["drawn_by_distance", "drawn_by_products", "drawn_chi_square", "wishart_factors"]
 
 
 def drawn_by_distance(
@@ -75,14 +75,14 @@ def _drawn_precisions(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws of a and of log |W Psi|, (S, K, B) each; the same for all classes where they share a covariance."""
     own = nu[:1] if tied else nu
-    chi = _drawn_chi_square(own, (S, *own.shape), rng)
+    chi = drawn_chi_square(own, (S, *own.shape), rng)
     log_det = s * np.log(chi)
     for i in range(1, p):
-        log_det += np.log(_drawn_chi_square(own - i, (S, *own.shape), rng))
+        log_det += np.log(drawn_chi_square(own - i, (S, *own.shape), rng))
     return np.broadcast_to(chi, (S, *nu.shape)), np.broadcast_to(log_det, (S, *nu.shape))
 
 
-def _drawn_chi_square(nu: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+def drawn_chi_square(nu: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Chi-square variables; those of few degrees of freedom that are too small for a number are the smallest number."""
     return np.maximum(rng.chisquare(nu, shape), np.finfo(np.float64).tiny)
 
@@ -127,7 +127,7 @@ def drawn_by_products(Z: np.ndarray, belief: Belief, h: np.ndarray, rng: np.rand
     A = inverse_cholesky(belief.Psi)[0][0]
     Y, apart = _in_few_coordinates((Z - belief.means[0]) @ A.T, (belief.means[0] - belief.means) @ A.T)
     kappa = np.broadcast_to(belief.kappa, (K, 1))[:, 0]
-    factors = _drawn_factors(float(belief.nu[0, 0]) + 1.0, Y.shape[1], S, rng)
+    factors = wishart_factors(float(belief.nu[0, 0]) + 1.0, Y.shape[1], S, rng)
     z, rest = rng.standard_normal((S, K)), rng.chisquare(p - 1, (S, K)) if p > 1 else np.zeros((S, K))
     out = np.empty((S, K, n))
     for k in range(K):
@@ -171,7 +171,7 @@ def _in_updated_units(y: np.ndarray, apart: np.ndarray, k: int, f: float) -> np.
     return R
 
 
-def _drawn_factors(nu: float, r: int, S: int, rng: np.random.Generator) -> np.ndarray:
+def wishart_factors(nu: float, r: int, S: int, rng: np.random.Generator) -> np.ndarray:
     """Lower triangular A with A A^T ~ Wishart(nu, I), (S, r, r), as Bartlett draws them."""
     A = np.tril(rng.standard_normal((S, r, r)), -1)
     A[:, np.arange(r), np.arange(r)] = np.sqrt(rng.chisquare(nu - np.arange(r), (S, r)))

@@ -1,4 +1,13 @@
-"""What the class probabilities of a row may be: quantiles and entropies over the posterior of all parameters."""
+r"""What the class probabilities of rows may be, over the posterior of all parameters.
+
+Quantiles and entropies are of a row by itself (`row_draws`). Draws of the parameters are the same for all rows,
+
+.. math:: (\mu, \Sigma, \pi)^s \sim p(\mu, \Sigma, \pi \mid \text{rows of the fit}), \qquad
+          p^s(k \mid x) \propto \pi_k^s\, N(x;\, \mu_k^s, \Sigma_k^s) ,
+
+and the mean of p^s(k | x) is not quite the predictive p(k | x), which also takes x itself for a row that says something
+about the parameters; where rows are many the two are the same.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +17,20 @@ from typing import Any
 import numpy as np
 
 from posteriori.decision.uncertainty import entropy
-from posteriori.gaussian.densities import ClassDensities, log_joint, within_reach
+from posteriori.gaussian.densities import ClassDensities, class_densities, log_joint, within_reach
 from posteriori.gaussian.niw import Belief
-from posteriori.maths.softmax import softmax_in_place
+from posteriori.gaussian.structures import STRUCTURES
+from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.rows.products import as_dense
 
-__all__ = ["RowPosterior", "drawn_entropies", "drawn_quantiles"]
+__all__ = [
+    "ParameterDraws",
+    "RowPosterior",
+    "drawn_entropies",
+    "drawn_log_probabilities",
+    "drawn_quantiles",
+    "parameter_draws",
+]
 
 _FEWEST_DRAWS = 128
 _NUMBERS_OF_A_ROW = 1 << 18
@@ -21,6 +38,8 @@ _NUMBERS_OF_A_ROW = 1 << 18
 
 _NUMBERS_AT_ONCE = 1 << 20
 """Numbers that the draws of some rows may take while they are made."""
+_MOST_NUMBERS = 1 << 28
+"""Numbers that all drawn covariances may have together."""
 
 
 @dataclass(frozen=True)
@@ -115,3 +134,92 @@ def _drawn_log_frequencies(posterior: RowPosterior, h: np.ndarray, rng: np.rando
     mine = h[:, None, :] == np.arange(K)[:, None]
     with np.errstate(divide="ignore"):
         return np.log(np.where(mine, after[:, :, None], before[:, :, None]))
+
+
+# Draws of the parameters
+
+
+@dataclass(frozen=True)
+class ParameterDraws:
+    """Draws of the parameters, in the coordinates of a belief.
+
+    Attributes
+    ----------
+    posterior : RowPosterior
+        The belief that they are drawn from, about (x - origin) / unit of all features.
+    means : ndarray (S, K, D)
+    covariances : ndarray (S, J, ...)
+        Each of the shape that the structure keeps.
+    log_frequencies : ndarray (S, K)
+    """
+
+    posterior: RowPosterior
+    means: np.ndarray
+    covariances: np.ndarray
+    log_frequencies: np.ndarray
+
+    def variables(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Means, covariances and class probabilities in the units of the data, with the names of their dimensions.
+
+        Class probabilities are left out where they are given.
+        """
+        structure, unit = self.posterior.belief.structure, self.posterior.unit
+        one = np.ones((1, 1))
+        covariances = np.stack([structure.covariances(Sigma, one, unit) for Sigma in self.covariances])
+        shared = 0 if structure.tied else 1
+        axes = ("feature", "other_feature")[: covariances.ndim - 1 - shared]
+        found = {
+            "mean": (("class", "feature"), self.means * unit + self.posterior.densities.origin),
+            "covariance": ((*("class",)[:shared], *axes), covariances),
+        }
+        if self.posterior.concentrations is not None:
+            found["class_probability"] = (("class",), np.exp(self.log_frequencies))
+        return found
+
+
+def parameter_draws(posterior: RowPosterior, n_draws: int, rng: np.random.Generator) -> ParameterDraws:
+    """Draw means, covariances and class frequencies from what is believed of them."""
+    posterior = _about_features(posterior)
+    belief, a = posterior.belief, posterior.concentrations
+    _require_room(n_draws * belief.Psi.size, belief)
+    means, covariances = belief.structure.drawn_parameters(belief, n_draws, rng)
+    if a is None:
+        log_pi = np.broadcast_to(posterior.densities.log_prior, (n_draws, len(belief.means)))
+    else:
+        with np.errstate(divide="ignore"):
+            log_pi = np.log(rng.dirichlet(a, n_draws))
+    return ParameterDraws(posterior, means, covariances, log_pi)
+
+
+def drawn_log_probabilities(X: Any, draws: ParameterDraws) -> np.ndarray:
+    """Logarithms of p(k | x) under each of S draws, (S K, n), one draw after the other."""
+    posterior = draws.posterior
+    belief, origin, scale = posterior.belief, posterior.densities.origin, 1.0 / posterior.unit
+    K, J = len(belief.means), len(belief.Psi)
+    rows = within_reach(as_dense(X), posterior.densities)
+    out = np.empty((len(draws.means), K, len(rows)))
+    for s, (means, Sigma) in enumerate(zip(draws.means, draws.covariances, strict=True)):
+        known = Belief(belief.structure, belief.kappa, means, np.ones((J, 1)), Sigma)
+        F = log_joint(rows, class_densities(known, "mle", draws.log_frequencies[s], origin, scale))
+        out[s] = log_softmax_in_place(F)
+    return out.reshape(-1, len(rows))
+
+
+def _about_features(posterior: RowPosterior) -> RowPosterior:
+    """The belief about all features, where it is held in the space of few rows."""
+    space, belief = posterior.densities.space, posterior.belief
+    if space is None:
+        return posterior
+    _require_room(len(belief.Psi) * len(space.unit) ** 2, belief)
+    structure = STRUCTURES[posterior.densities.structure]
+    Psi = np.stack([space.matrix(M) for M in belief.Psi])
+    about = Belief(structure, belief.kappa, space.points(belief.means), belief.nu, Psi)
+    return RowPosterior(posterior.densities, about, np.ones(len(space.unit)), posterior.concentrations)
+
+
+def _require_room(size: int, belief: Belief) -> None:
+    if size > _MOST_NUMBERS:
+        raise ValueError(
+            f"Draws of the covariances ({belief.structure.name!r}) would take {8 * size / 2**30:.1f} GiB: ask for "
+            "fewer draws, or use covariance='diagonal'."
+        )

@@ -321,6 +321,11 @@ class ClassStatistics(ClassMoments):
     def squares_about_means(self) -> np.ndarray:
         return SCATTERS[self.kind].variances(self.scatter)
 
+    def of_no_rows(self) -> ClassStatistics:
+        """The statistics of the same kind before any row was seen."""
+        sums = (np.zeros_like(each) for each in (self.counts, self.present, self.means, self.scatter))
+        return ClassStatistics(self.kind, *sums)
+
     def standardised(self, shift: np.ndarray, scale: np.ndarray) -> ClassStatistics:
         """The statistics of (x - shift) * scale."""
         absent = self.present <= 0.0

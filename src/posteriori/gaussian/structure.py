@@ -13,7 +13,7 @@ import numpy as np
 
 from posteriori.gaussian.left_out import Removal, RowsToLeaveOut
 from posteriori.gaussian.niw import Belief, Estimate, WishartPrior
-from posteriori.gaussian.row_draws import drawn_by_distance
+from posteriori.gaussian.row_draws import drawn_by_distance, drawn_chi_square
 from posteriori.gaussian.statistics import ClassStatistics, Kind
 
 if TYPE_CHECKING:
@@ -203,6 +203,15 @@ class Structure(ABC):
         Rows are in the coordinates of the belief; each row's densities are known up to a common number.
         """
         return drawn_by_distance(self.distances(Z, belief), self.log_dets(belief.Psi), belief, h, Z.shape[1], rng)
+
+    def drawn_parameters(self, belief: Belief, n_draws: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Draws of the means (S, K, D) and the covariances (S, J, ...), in the coordinates of the belief.
+
+        Sigma = Psi / chi^2_nu and mu = m + (Sigma / kappa)^{1/2} z, variance by variance.
+        """
+        z = rng.standard_normal((n_draws, *belief.means.shape))
+        Sigma = belief.Psi / drawn_chi_square(belief.nu, (n_draws, *belief.Psi.shape), rng)
+        return belief.means + np.sqrt(Sigma / belief.kappa) * z, Sigma
 
     @abstractmethod
     def distances(self, Z: np.ndarray, belief: Belief) -> np.ndarray:

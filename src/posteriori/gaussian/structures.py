@@ -25,9 +25,10 @@ from posteriori.gaussian.left_out import (
     left_out_of_variances,
 )
 from posteriori.gaussian.niw import Belief, Estimate, WishartPrior, inverse_cholesky
-from posteriori.gaussian.row_draws import drawn_by_products
+from posteriori.gaussian.row_draws import drawn_by_products, wishart_factors
 from posteriori.gaussian.statistics import ClassMoments, ClassStatistics, Kind
 from posteriori.gaussian.structure import CONSTANT, Structure
+from posteriori.maths.linalg import cholesky
 from posteriori.maths.products import sum_of_logs
 from posteriori.parameters import require_spd
 
@@ -167,6 +168,18 @@ class Matrices(Structure):
         if self.tied:
             return drawn_by_products(Z, belief, h, rng)
         return super().drawn_log_densities(Z, belief, h, rng)
+
+    def drawn_parameters(self, belief: Belief, n_draws: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        # with Psi = L L^T and T T^T ~ Wishart(nu, I): Sigma = F F^T and mu = m + F z / kappa^{1/2}, F = L T^{-T}
+        K, D = belief.means.shape
+        z = rng.standard_normal((n_draws, K, D)) / np.sqrt(belief.kappa)
+        means, Sigma = np.empty((n_draws, K, D)), np.empty((n_draws, *belief.Psi.shape))
+        for j, (Psi, nu) in enumerate(zip(belief.Psi, belief.nu[:, 0], strict=True)):
+            classes = slice(None) if self.tied else slice(j, j + 1)
+            F_T = np.linalg.solve(wishart_factors(float(nu), D, n_draws, rng), cholesky(Psi).T)
+            means[:, classes] = belief.means[classes] + z[:, classes] @ F_T
+            Sigma[:, j] = F_T.transpose(0, 2, 1) @ F_T
+        return means, Sigma
 
     def distances(self, Z: np.ndarray, belief: Belief) -> np.ndarray:
         A = inverse_cholesky(belief.Psi)[0]

@@ -14,6 +14,7 @@ import numpy as np
 
 from posteriori.gp.calibration import LeftOutLatents, left_out_score, left_out_spread, refined
 from posteriori.gp.coupled import LatentMoments, SiteParameters, Solved, row_sites
+from posteriori.gp.draws import widened
 from posteriori.gp.independent import independent_variances
 from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.learning import KernelEvidence, likely_vectors, settle
@@ -102,6 +103,13 @@ class FittedRows(FittedProbit):
         mean, covariance = self._latent_moments(X)
         return np.sqrt(self.node.noise) * mean.T, self.node.noise * covariance
 
+    def draws(self, X: np.ndarray, spread: float, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents (n_draws, K, n) of standardised rows from the posterior, its variances multiplied by `spread`."""
+        cross, gram = self.kernel.gram(self.free, self.X, X), self.kernel.gram(self.free, X, X)
+        latents = self._solved.draws(cross, gram, n_draws, rng)
+        mean = self._solved.moments(cross, gram.diagonal()).mean
+        return np.sqrt(self.node.noise) * widened(latents, mean, spread)
+
 
 @dataclass(frozen=True)
 class FittedMixture:
@@ -165,6 +173,16 @@ class FittedMixture:
         centre = apart.mean(axis=0)
         apart = apart - centre
         return centre, covariances.mean(axis=0) + np.einsum("snk,snl->nkl", apart, apart) / len(apart)
+
+    def draws(self, X: np.ndarray, spread: float, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents (n_draws, K, n) of standardised rows, of each member as many as chance has it, in random order."""
+        counts = rng.multinomial(n_draws, np.full(len(self.members), 1.0 / len(self.members)))
+        parts = [member.draws(X, spread, int(n), rng) for n, member in zip(counts, self.members, strict=True)]
+        return rng.permutation(np.concatenate(parts))
+
+    def prior_draws(self, X: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents (n_draws, K, n) of standardised rows from the prior, with the best kernel."""
+        return self.best.prior_draws(X, n_draws, rng)
 
 
 def fit_all_rows(

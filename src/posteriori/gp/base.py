@@ -6,6 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from posteriori.callbacks import CALLER_OF_FIT, WatchedFit, watched
 from posteriori.decision.uncertainty import Uncertainty, entropy
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning
 from posteriori.gp.categories import CategoryColumns, category_places
@@ -57,7 +59,7 @@ OfLatents = Callable[[OutputNode, np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(eq=False, repr=False)
-class GaussianProcessClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator, ABC):
+class GaussianProcessClassifier(LeftOutMixin, WatchedFit, ClassifierMixin, BaseEstimator, ABC):
     """Gaussian-process classification: rows are standardised, latents are fitted, and predictions read the latents.
 
     The parameters that all these classifiers share are the fields of this class; a subclass adds its own, and says how
@@ -122,6 +124,7 @@ class GaussianProcessClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator, AB
         tags.non_deterministic = False
         return tags
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
 
@@ -152,7 +155,8 @@ class GaussianProcessClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator, AB
         settings = replace(
             settings, kernel=self._standardised_kernel(settings.kernel, units, origin), kernels=standardised
         )
-        fitted = self._fit_standardised(rows, units, len(target.classes), settings)
+        with self._iterations(X, partial(read_labels, X, y), partial(read_labels, X, sample_weight)) as tell:
+            fitted = self._fit_standardised(rows, units, len(target.classes), settings, tell)
         remember_features(self, features, named)
         self.classes_: np.ndarray = target.classes
         self._categories, self._standardised, self._fitted = categories, units, fitted
@@ -167,16 +171,24 @@ class GaussianProcessClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator, AB
         places = category_places(self.categorical_features, features.n_features, features.names)
         return CategoryColumns.of(rows.X, places) if len(places) else None
 
-    def _fit_standardised(self, rows: LabelledRows, units: InputUnits, K: int, settings: GPSettings) -> FittedLatents:
+    def _fit_standardised(
+        self,
+        rows: LabelledRows,
+        units: InputUnits,
+        K: int,
+        settings: GPSettings,
+        tell: Callable[[None], None] | None = None,
+    ) -> FittedLatents:
         """Fit the latents to rows in their own units; the kernels of the settings are of standardised features."""
-        from posteriori.gp.progress import progress_bar
+        from posteriori.gp.progress import RelayedReport, progress_bar
 
         standardised = LabelledRows(units(rows.X), rows.y, rows.c)
         problem = GPProblem(
             standardised, settings.kernel, settings.kernels, settings.scale, settings.likelihood, K, settings.n_inducing
         )
         with progress_bar(self.verbose, settings.max_iter) as report:
-            return self._fit_latents(problem, settings, self._fit_options(rows, settings, report))
+            told = report if tell is None else RelayedReport(report, tell)
+            return self._fit_latents(problem, settings, self._fit_options(rows, settings, told))
 
     def _fit_options(self, rows: LabelledRows, settings: GPSettings, report: Report | None) -> FitOptions:
         """The options of this fit, with those that depend on the number of rows."""
@@ -214,21 +226,21 @@ class GaussianProcessClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator, AB
             warnings.warn(
                 f"The energy was still rising after max_iter={self.max_iter} steps: raise max_iter, or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=CALLER_OF_FIT,
             )
         if solution.settled is False:
             warnings.warn(
                 "The sites of expectation propagation have not converged: probabilities are nearly right, but evidence "
                 "and intervals may be wrong.",
                 ApproximationWarning,
-                stacklevel=3,
+                stacklevel=CALLER_OF_FIT,
             )
         if solution.jitter > 1e-6:
             warnings.warn(
                 f"A jitter of {solution.jitter:g} was needed on the diagonal of the inducing inputs' kernel matrix, "
                 "which is nearly singular: results are less accurate.",
                 ApproximationWarning,
-                stacklevel=3,
+                stacklevel=CALLER_OF_FIT,
             )
 
     # What was fitted
@@ -375,14 +387,17 @@ class GaussianProcessClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator, AB
         """Rows (n, D) in the units in which latents are fitted, with a column for each level of a category."""
         return self._standardised(X if self._category_columns is None else self._category_columns.expanded(X))
 
+    def _standardised_rows(self, X: Any) -> np.ndarray:
+        """New rows as the latents see them."""
+        return self.standardised(finite_matrix(read_in_memory(self, X, who=type(self).__name__)))
+
     def _map_rows(self, X: Any, function: Callable[[np.ndarray], Any], block: int = _BLOCK) -> list[Any]:
         """Apply a function to blocks of standardised rows.
 
         Blocks for JAX have all the same size, so that one compilation serves them.
         """
         fitted = self._fit_result()
-        features = read_in_memory(self, X, who=type(self).__name__)
-        Z = self.standardised(finite_matrix(features))
+        Z = self._standardised_rows(X)
         if not fitted.needs_jax:
             with one_blas_thread():
                 return [function(Z[first : first + block]) for first in range(0, max(len(Z), 1), block)]

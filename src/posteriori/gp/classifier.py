@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from posteriori.decision.inference_data import Draws, ObservedRows, inference_data, require_arviz
+from posteriori.decision.replication import PosteriorCheck, check_labels, labels_rng
 from posteriori.gp.base import GaussianProcessClassifier
 from posteriori.gp.inference import GPProblem
+from posteriori.gp.inputs import finite_matrix
 from posteriori.gp.kernels import Kernel
+from posteriori.gp.session import jax_session
 from posteriori.gp.settings import GPSettings
+from posteriori.parameters import require_count, seed_from
+from posteriori.rows.engines import read_in_memory, read_labelled
+from posteriori.rows.schema import feature_names
+from posteriori.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from posteriori.gp.ascent import FitOptions
-    from posteriori.gp.predictions import FittedLatents
+    from posteriori.gp.predictions import FittedLatents, FittedLayer
 
 __all__ = ["GPClassifier"]
 
 _ROWS_AT_ONCE = 2048
 """Up to this many rows every step sees all of them; beyond, batches have half as many."""
 _RATE, _RATE_OF_BATCHES = 0.1, 0.03
+_COLUMNS = 1 << 16
+"""The number of latents of each class whose probabilities are computed together."""
 
 
 @dataclass(eq=False, repr=False)
@@ -132,6 +143,79 @@ class GPClassifier(GaussianProcessClassifier):
 
     def _fit_latents(self, problem: GPProblem, settings: GPSettings, options: FitOptions) -> FittedLatents:
         return settings.inference.fit_layer(problem, options)
+
+    # Draws
+
+    def sample_proba(self, X: Any, n_draws: int = 100, random_state: Any = None) -> np.ndarray:
+        """Class probabilities under draws of the latent functions, the same draw for all rows, (n_draws, n, K).
+
+        Draws are as uncertain as `predict_interval`, and like `predict_proba` they allow for mislabelled rows. The
+        latents of all rows are drawn together, which takes n^3 operations.
+        """
+        return self._at(self._latent_draws(X, n_draws, random_state, "sample_proba"))
+
+    def prior_sample(self, X: Any, n_draws: int = 100, random_state: Any = None) -> np.ndarray:
+        """Class probabilities under draws of the latent functions from the prior, with the kernel as learned.
+
+        The same draw is for all rows, (n_draws, n, K).
+        """
+        fitted = cast("FittedLayer", self._fit_result())
+        require_count("n_draws", n_draws, 1)
+        Z, rng = self._standardised_rows(X), np.random.default_rng(seed_from(random_state))
+        with self._numbers():
+            latents = fitted.prior_draws(Z, n_draws, rng)
+        return self._at(latents)
+
+    def posterior_check(
+        self, X: Any, y: Any, n_draws: int = 500, *, sample_weight: Any = None, random_state: Any = None
+    ) -> PosteriorCheck:
+        """Labels replicated under draws from the posterior beside those observed: see `posteriori.posterior_check`."""
+        self._fit_result()
+        X, codes, weights = read_labelled(self, X, y, sample_weight)
+        P = self.sample_proba(X, n_draws, random_state)
+        return check_labels(P, codes, self.classes_, weights, labels_rng(random_state))
+
+    def to_arviz(
+        self, X: Any, y: Any, n_draws: int = 1000, *, sample_weight: Any = None, random_state: Any = None
+    ) -> Any:
+        """Draws from the posterior for ArviZ: a DataTree with ArviZ 1, an InferenceData before.
+
+        Groups are posterior ("latent", the latent functions at the rows X, up to a level that all classes share),
+        log_likelihood of the labels y of these rows, posterior_predictive (labels replicated), observed_data and
+        constant_data. Labels are places in `classes_`. Weights multiply log-likelihoods.
+        """
+        require_arviz()
+        self._fit_result()
+        X, codes, weights = read_labelled(self, X, y, sample_weight)
+        matrix = finite_matrix(read_in_memory(self, X, who="to_arviz"))
+        latents = self._latent_draws(X, n_draws, random_state, "to_arviz")
+        with np.errstate(divide="ignore"):
+            draws = Draws({"latent": (("class", "row"), latents)}, np.log(self._at(latents)))
+        rows = ObservedRows(matrix, feature_names(self), codes, self.classes_, weights)
+        return inference_data(draws, rows, labels_rng(random_state))
+
+    def _latent_draws(self, X: Any, n_draws: int, random_state: Any, asked: str) -> np.ndarray:
+        """Latents of all rows from the posterior, (n_draws, K, n)."""
+        self._require_posterior(asked)
+        require_count("n_draws", n_draws, 1)
+        fitted = cast("FittedLayer", self._fit_result())
+        Z, rng = self._standardised_rows(X), np.random.default_rng(seed_from(random_state))
+        with self._numbers():
+            return fitted.draws(Z, max(1.0, fitted.spread), n_draws, rng)
+
+    def _numbers(self) -> AbstractContextManager[Any]:
+        """Settings for the time in which latents are computed: those of JAX, or one thread for BLAS."""
+        return jax_session(self.device) if self._fit_result().needs_jax else one_blas_thread()
+
+    def _at(self, latents: np.ndarray) -> np.ndarray:
+        """Class probabilities (S, n, K) at latents (S, K, n)."""
+        S, K, n = latents.shape
+        node, size = self._fit_result().node, max(1, _COLUMNS // n)
+        out = np.empty((S, n, K))
+        for first in range(0, S, size):
+            part = latents[first : first + size]
+            out[first : first + size] = node.at(part.swapaxes(0, 1).reshape(K, -1)).T.reshape(len(part), n, K)
+        return out
 
     @property
     def spread_(self) -> float:

@@ -45,6 +45,7 @@ from scipy.linalg import lapack
 from scipy.special import log_ndtr
 
 from posteriori.maths.blocked import BlockedFactor, inverse_and_log_determinant
+from posteriori.maths.linalg import semidefinite_root
 from posteriori.threads import run_tasks, usable_threads
 
 __all__ = [
@@ -104,6 +105,12 @@ class Solved(Protocol):
 
     def left_out(self, share: np.ndarray) -> LatentMoments:
         """Moments of the latents of all rows, each without this share (n,) of its own weight."""
+
+    def draws(self, cross: np.ndarray, gram: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents of m new rows drawn together, (n_draws, K, m), from K between rows and them, and between them (m, m).
+
+        They are drawn up to a level that all classes share.
+        """
 
 
 class RowSites(Protocol):
@@ -281,6 +288,21 @@ class CoupledPosterior:
         covariance += np.einsum("knm,lnm->mkl", lifted, lifted, optimize=True)
         return LatentMoments(self.variances[:, None] * (self.a @ cross), covariance)
 
+    def draws(self, cross: np.ndarray, gram: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        r"""Latents of new rows, drawn together.
+
+        With C_k = variances_k K between rows and new rows, their covariance is
+        \delta_{kl} (K_k - C_k^T E_k C_k) + (G_k C_k)^T (G_l C_l): a part of each class alone, and one that all share.
+        """
+        u = rng.standard_normal((n_draws, len(self.L)))
+        out = np.empty((n_draws, len(self.variances), cross.shape[1]))
+        for k, variance in enumerate(self.variances):
+            seen = self.E[k] @ (variance * cross)
+            root = semidefinite_root(variance * (gram - cross.T @ seen))
+            alone = rng.standard_normal((n_draws, root.shape[1])) @ root.T
+            out[:, k] = variance * (self.a[k] @ cross) + alone + u @ self._factor.solve(seen)
+        return out
+
     def left_out(self, share: np.ndarray) -> LatentMoments:
         r"""Moments of the latents of all rows, each without this share of its own weight.
 
@@ -392,6 +414,13 @@ class PairPosterior:
         seen = self.E @ (self.variance * cross)
         variance = self.variance * (diagonal - np.einsum("nm,nm->m", cross, seen))
         return _of_difference(self.variance * (self.a @ cross), variance)
+
+    def draws(self, cross: np.ndarray, gram: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents of new rows, drawn together: their difference, and its half to either side."""
+        seen = self.E @ (self.variance * cross)
+        root = semidefinite_root(self.variance * (gram - cross.T @ seen))
+        d = self.variance * (self.a @ cross) + rng.standard_normal((n_draws, root.shape[1])) @ root.T
+        return np.stack([-0.5 * d, 0.5 * d], axis=1)
 
     def left_out(self, share: np.ndarray) -> LatentMoments:
         """Moments of the latents of all rows, each without this share of its own weight."""

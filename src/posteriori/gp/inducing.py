@@ -23,6 +23,7 @@ from scipy.linalg import blas, lapack
 from posteriori.gp.calibration import LeftOutLatents, left_out_spread
 from posteriori.gp.choosing import ChosenKernel
 from posteriori.gp.coupled import SiteParameters
+from posteriori.gp.draws import inducing_draws, widened
 from posteriori.gp.inputs import LabelledRows
 from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.learning import KernelState
@@ -86,6 +87,13 @@ class FittedInducing(FittedProbit):
     def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means (n, K) and covariances (n, K, K) of the latent functions."""
         return latent_moments(*self.latents(X))
+
+    def draws(self, X: np.ndarray, spread: float, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents (n_draws, K, n) of standardised rows from the posterior, its variances multiplied by `spread`."""
+        A, _ = _project(self.kernel, self.free, self.Z, self.factor, X)
+        gram = self.kernel.gram(self.free, X, X)
+        latents = inducing_draws(A, gram, self.mean, self.covariance, self.scale, n_draws, rng)
+        return widened(latents, self.scale[:, None] * (self.mean @ A), spread)
 
 
 def chosen_rows(kernel: Kernel, free: Free, X: np.ndarray, most: int, seed: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import logsumexp
 
+from posteriori.gp.draws import prior_draws
 from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.output import ArgmaxNode, OutputNode
 from posteriori.gp.solution import GPSolution
@@ -18,6 +19,7 @@ from posteriori.maths.integrals import even_nodes
 
 __all__ = [
     "FittedLatents",
+    "FittedLayer",
     "FittedProbit",
     "drawn_probabilities",
     "latent_moments",
@@ -73,6 +75,16 @@ class FittedLatents(Protocol):
         """Means (n, K) and covariances (n, K, K) of the latent functions at standardised rows."""
 
 
+class FittedLayer(FittedLatents, Protocol):
+    """One layer, whose latents can be drawn for all rows together."""
+
+    def draws(self, X: np.ndarray, spread: float, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents (n_draws, K, n) of standardised rows from the posterior, its variances multiplied by `spread`."""
+
+    def prior_draws(self, X: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents (n_draws, K, n) of standardised rows from the prior, with the kernel as learned."""
+
+
 class FittedProbit:
     """What fits of the multinomial probit by NumPy share: a kernel with its parameters, scales and an argmax node."""
 
@@ -100,6 +112,10 @@ class FittedProbit:
     def latents(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances (S, K, n) of independent latents of standardised rows, without noise."""
         raise NotImplementedError
+
+    def prior_draws(self, X: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents (n_draws, K, n) of standardised rows from the prior, with the kernel as learned."""
+        return prior_draws(self.kernel.gram(self.free, X, X), self.scale, n_draws, rng)
 
     def predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances (S, K, n) of the latents that probabilities are computed from."""

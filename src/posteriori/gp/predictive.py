@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from posteriori.gp.draws import inducing_draws, prior_draws, widened
 from posteriori.gp.energy import covariance_of
 from posteriori.gp.kernels import Free, Kernel
 from posteriori.gp.output import OutputNode
@@ -69,6 +70,13 @@ class _FittedByJAX:
         """Means and variances (S, K, n) of the latents, without the node's noise."""
         raise NotImplementedError
 
+    def prior_draws(self, X: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents (n_draws, K, n) of standardised rows from the prior of the layer that the node reads, as learned."""
+        return prior_draws(self._gram(X), self.scale, n_draws, rng)
+
+    def _gram(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.readout.kernel.gram(self.last["kernel"], X, X))
+
 
 @dataclass(frozen=True)
 class FittedGP(_FittedByJAX):
@@ -86,6 +94,13 @@ class FittedGP(_FittedByJAX):
         moments = _layer_moments(self.readout, self.last, self.mean, self.covariance, X, self.solution.jitter)
         mean, variance = (np.asarray(a) for a in moments)
         return mean[None], variance[None]
+
+    def draws(self, X: np.ndarray, spread: float, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Latents (n_draws, K, n) of standardised rows from the posterior, its variances multiplied by `spread`."""
+        A = np.asarray(self.readout.project(self.last, jax.numpy.asarray(X), self.solution.jitter)[0])
+        mean, covariance = np.asarray(self.mean), np.asarray(self.covariance)
+        latents = inducing_draws(A, self._gram(X), mean, covariance, self.scale, n_draws, rng)
+        return widened(latents, self.scale[:, None] * (mean @ A), spread)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from posteriori.gp.solution import Chunk
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["Narration", "Report", "Stage", "begin_stage", "progress_bar", "shown_by", "sweep_cost"]
+__all__ = ["Narration", "RelayedReport", "Report", "Stage", "begin_stage", "progress_bar", "shown_by", "sweep_cost"]
 
 Report = Callable[[Chunk], None]
 """A function that is called with every entry of a trace; if it has a method `stage`, also with every `Stage`."""
@@ -223,6 +223,25 @@ def progress_bar(verbose: int, max_iter: int) -> Iterator[Report | None]:
             yield narration
         finally:
             narration.end()
+
+
+class RelayedReport:
+    """A report that passes everything on to another, if there is one, and tells whoever watches of every step."""
+
+    def __init__(self, report: Report | None, tell: Callable[[None], None]) -> None:
+        self._report, self._tell = report, tell
+
+    def stage(self, stage: Stage) -> None:
+        """Pass the stage on."""
+        tell = getattr(self._report, "stage", None)
+        if tell is not None:
+            tell(stage)
+
+    def __call__(self, chunk: Chunk) -> None:
+        """Pass the step on, and tell of it."""
+        if self._report is not None:
+            self._report(chunk)
+        self._tell(None)
 
 
 class _EveryStep:

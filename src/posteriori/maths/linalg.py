@@ -7,7 +7,15 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack
 
-__all__ = ["cholesky", "eigh_of_gram", "factored_spd", "inverse_spd", "null_space", "reversed_cholesky"]
+__all__ = [
+    "cholesky",
+    "eigh_of_gram",
+    "factored_spd",
+    "inverse_spd",
+    "null_space",
+    "reversed_cholesky",
+    "semidefinite_root",
+]
 
 _NOTHING = 1e-30
 """Entries below this, beside a diagonal of ones, change no digit of a factor."""
@@ -40,6 +48,18 @@ def reversed_cholesky(M: np.ndarray) -> np.ndarray:
            [2., 4.]]))
     """
     return cholesky(M[::-1, ::-1])[::-1, ::-1].T
+
+
+def semidefinite_root(M: np.ndarray) -> np.ndarray:
+    """F (D, r) with F F^T = M for a positive semi-definite M of rank r, by Cholesky with pivots.
+
+    >>> semidefinite_root(np.ones((3, 3))).T
+    array([[1., 1., 1.]])
+    """
+    lower, pivots, rank, _ = lapack.dpstrf(M, lower=1)
+    F = np.empty((len(M), rank))
+    F[pivots - 1] = np.tril(lower[:, :rank])
+    return F
 
 
 def _factor(M: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from posteriori.decision.pooling import LinearPool
 from posteriori.decision.scores import labels_and_weights, mean_and_error
 from posteriori.left_out.result import grouped_mean_and_error
-from posteriori.meta.judging import Judged, Rows, fit_judged, require_classifiers
+from posteriori.meta.judging import Judged, JudgedRows, fit_judged, require_classifiers
 from posteriori.parameters import require_count, seed_from
 from posteriori.rows.engines import label_vector, read_labels, require_in_memory, take_rows, without_column
 
@@ -203,7 +203,7 @@ def compare(
     X = without_column(without_column(X, y), sample_weight)
     weights = None if weights is None else np.asarray(weights, dtype=np.float64)
     if cv is None:
-        return _left_out(candidates, Rows.of(X, labels, weights), seed_from(random_state), report)
+        return _left_out(candidates, JudgedRows.of(X, labels, weights), seed_from(random_state), report)
     splits = _splits(cv, X, labels, random_state)
     held_out = np.concatenate([test for _, test in splits])
     found: dict[str, list[_FoldScores]] = {name: [] for name in candidates}
@@ -231,7 +231,7 @@ def compare(
 
 
 def _left_out(
-    models: Mapping[str, Any], rows: Rows, seed: int, report: Callable[[FoldReport], None] | None
+    models: Mapping[str, Any], rows: JudgedRows, seed: int, report: Callable[[FoldReport], None] | None
 ) -> Comparison:
     """Classifiers compared by `loo` where they have it, and by folds where they do not."""
     found = {}

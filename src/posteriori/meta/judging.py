@@ -15,7 +15,7 @@ from posteriori.rows.copies import group_copies
 from posteriori.rows.engines import take_rows
 from posteriori.rows.matrices import is_table, open_table, read_matrix
 
-__all__ = ["Judged", "Rows", "fit_judged", "group_folds", "log_probabilities", "require_classifiers"]
+__all__ = ["Judged", "JudgedRows", "fit_judged", "group_folds", "log_probabilities", "require_classifiers"]
 
 _FOLDS = 5
 _PATIENCE = 10.0
@@ -24,7 +24,7 @@ _FLOOR = float(np.log(np.finfo(np.float64).eps))
 """The least log-probability of a classifier that has none of its own: of one that says 0 nothing more is known."""
 
 
-class Rows(NamedTuple):
+class JudgedRows(NamedTuple):
     """Rows with labels, and the groups in which they are left out.
 
     Attributes
@@ -49,7 +49,7 @@ class Rows(NamedTuple):
     copied: bool
 
     @classmethod
-    def of(cls, X: Any, y: np.ndarray, weights: np.ndarray | None) -> Rows:
+    def of(cls, X: Any, y: np.ndarray, weights: np.ndarray | None) -> JudgedRows:
         """Rows whose copies leave together; rows of a table with text are compared as they are written."""
         classes, codes = np.unique(y, return_inverse=True)
         codes = codes.reshape(-1)
@@ -101,14 +101,14 @@ class Judged(NamedTuple):
     seconds: float
 
 
-def fit_judged(name: str, model: Any, rows: Rows, *, seed: int = 0, exact: bool = True) -> Judged:
+def fit_judged(name: str, model: Any, rows: JudgedRows, *, seed: int = 0, exact: bool = True) -> Judged:
     """Fit a copy of a classifier to all rows, and judge it by rows left out.
 
     Parameters
     ----------
     name : str
     model : classifier, or a pipeline whose last step is one
-    rows : Rows
+    rows : JudgedRows
     seed : int
         For the folds.
     exact : bool
@@ -134,7 +134,7 @@ def fit_judged(name: str, model: Any, rows: Rows, *, seed: int = 0, exact: bool 
     return Judged(name, fitted, left, fit_seconds, perf_counter() - began)
 
 
-def by_folds(model: Any, rows: Rows, seed: int = 0, n_folds: int = _FOLDS) -> LeftOut:
+def by_folds(model: Any, rows: JudgedRows, seed: int = 0, n_folds: int = _FOLDS) -> LeftOut:
     """Every row predicted by a fit to the other folds; a class that such a fit has not seen counts as one more."""
     began, K = perf_counter(), len(rows.classes)
     out = np.empty((len(rows.y), K))

@@ -28,7 +28,7 @@ from posteriori.decision.uncertainty import Uncertainty, entropy
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.gp.classifier import GPClassifier
 from posteriori.left_out.result import LeftOut, grouped_mean_and_error
-from posteriori.meta.judging import Judged, Rows, fit_judged, log_probabilities, require_classifiers
+from posteriori.meta.judging import Judged, JudgedRows, fit_judged, log_probabilities, require_classifiers
 from posteriori.parameters import is_number, require_choice, require_level, require_verbosity, seed_from
 from posteriori.rows.engines import label_vector, read_labels, require_in_memory, without_column
 from posteriori.rows.matrices import collected
@@ -207,7 +207,7 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
         target, weight = (name if isinstance(name, str) else None for name in (y, sample_weight))
         X = without_column(without_column(X, target), weight)
         weights = None if given is None else np.broadcast_to(np.asarray(given, dtype=np.float64), labels.shape)
-        rows = Rows.of(X, labels, weights)
+        rows = JudgedRows.of(X, labels, weights)
         seed = seed_from(self.random_state)
         chosen = self.estimators
         members = automatic_members(len(labels), seed) if isinstance(chosen, str) else named_members(chosen)
@@ -300,7 +300,9 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
         aleatoric = np.minimum(aleatoric, total)
         return Uncertainty(total, aleatoric, total - aleatoric)
 
-    def _judged(self, members: Mapping[str, Any], rows: Rows, seed: int) -> tuple[list[Judged], list[StackMember]]:
+    def _judged(
+        self, members: Mapping[str, Any], rows: JudgedRows, seed: int
+    ) -> tuple[list[Judged], list[StackMember]]:
         """The members that there was time for, judged, and those that were left out."""
         began, judged, skipped = perf_counter(), list[Judged](), list[StackMember]()
         for name, model in members.items():
@@ -314,7 +316,7 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
                 print(f"{name}: log-loss {judged[-1].left.log_loss:.4f} of rows left out, {judged[-1].seconds:.1f} s")
         return judged, skipped
 
-    def _weights(self, log_p: np.ndarray, rows: Rows, names: Sequence[str], judged: list[Judged]) -> np.ndarray:
+    def _weights(self, log_p: np.ndarray, rows: JudgedRows, names: Sequence[str], judged: list[Judged]) -> np.ndarray:
         if isinstance(self.weights, str):
             if self.weights == "equal":
                 return np.full(len(log_p), 1.0 / len(log_p))
@@ -373,7 +375,7 @@ def _member(judged: Judged, weight: float) -> StackMember:
     )  # fmt: skip
 
 
-def _pooled(judged: list[Judged], log_proba: np.ndarray, rows: Rows) -> LeftOut:
+def _pooled(judged: list[Judged], log_proba: np.ndarray, rows: JudgedRows) -> LeftOut:
     """The left-out predictions of the stack."""
     n = len(rows.y)
     return LeftOut(

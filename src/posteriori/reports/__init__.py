@@ -3,6 +3,7 @@
 from posteriori.reports.displays import (
     ConfusionUtilityDisplay,
     DecisionRegionDisplay,
+    PosteriorCheckDisplay,
     ReliabilityDisplay,
     UtilityCurveDisplay,
 )
@@ -15,6 +16,7 @@ __all__ = [
     "DecisionRegionDisplay",
     "DecisionValue",
     "Evaluation",
+    "PosteriorCheckDisplay",
     "ReliabilityDisplay",
     "Report",
     "Score",

@@ -12,12 +12,22 @@ import numpy as np
 
 from posteriori.decision import Utility, decide
 from posteriori.decision.decisions import distributions
+from posteriori.decision.replication import PosteriorCheck
 from posteriori.decision.scores import CalibrationBins, calibration_bins, labels_and_weights
 from posteriori.decision.utility import action_places, codes_of, places
+from posteriori.meta.checking import posterior_check
 
-__all__ = ["ConfusionUtilityDisplay", "DecisionRegionDisplay", "ReliabilityDisplay", "UtilityCurveDisplay"]
+__all__ = [
+    "ConfusionUtilityDisplay",
+    "DecisionRegionDisplay",
+    "PosteriorCheckDisplay",
+    "ReliabilityDisplay",
+    "UtilityCurveDisplay",
+]
 
 _BLUE, _ORANGE, _GREY = "#3b6fb6", "#d9822b", "0.6"
+_FARTHEST = 6.0
+"""Standard deviations from the mean beyond which an observed number is drawn at the edge."""
 
 
 def _axes(ax: Any) -> Any:
@@ -319,4 +329,62 @@ class DecisionRegionDisplay(_Display):
             x, z = self.grid[0][a], self.grid[1][b]
             ax.text(x, z, str(self.actions[code]), ha="center", va="center", weight="bold", color="0.15")
         ax.set(xlabel=self.names[0], ylabel=self.names[1])
+        return self
+
+
+class PosteriorCheckDisplay(_Display):
+    """Numbers made of observed labels, each beside those of labels that the model replicated.
+
+    All are drawn on one axis, in standard deviations of the replicated numbers from their mean: a dot far from its band
+    is a number that the model hardly ever gives.
+
+    Parameters
+    ----------
+    check : PosteriorCheck
+    name : str or None
+    """
+
+    def __init__(self, check: PosteriorCheck, *, name: str | None = None) -> None:
+        self.check, self.name = check, name
+
+    @classmethod
+    def from_check(cls, check: PosteriorCheck, *, name: str | None = None, ax: Any = None) -> Self:
+        """Draw a check that has been made."""
+        return cls(check, name=name).plot(ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, ax: Any = None, **options: Any
+    ) -> Self:
+        """Check a fitted classifier and draw it; options as for `posterior_check`."""
+        name = type(estimator).__name__ if name is None else name
+        return cls.from_check(posterior_check(estimator, X, y, **options), name=name, ax=ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw bands of 50 % and 95 % of the replicated numbers, the observed ones and their tail probabilities."""
+        ax = self._on(ax)
+        statistics = list(self.check.statistics.values())
+        for place, each in enumerate(statistics):
+            spread = each.replicated.std()
+            centre, unit = each.replicated.mean(), spread if spread > 0.0 else 1.0
+            ends = (np.quantile(each.replicated, [0.025, 0.25, 0.75, 0.975]) - centre) / unit
+            ax.plot(ends[[0, 3]], [place, place], color=_BLUE, alpha=0.35, linewidth=3, solid_capstyle="butt")
+            ax.plot(ends[[1, 2]], [place, place], color=_BLUE, alpha=0.7, linewidth=8, solid_capstyle="butt")
+            tail = each.tail_probability
+            seen = np.clip((each.observed - centre) / unit, -_FARTHEST, _FARTHEST)
+            marker = "o" if abs(seen) < _FARTHEST else "<" if seen < 0.0 else ">"
+            colour = _ORANGE if min(tail, 1.0 - tail) < 0.025 else "black"
+            ax.plot([seen], [place], marker, color=colour, markersize=7, markeredgecolor="white", zorder=3)
+            text = f"{each.observed:.3g}   tail {tail:.3f}"
+            ax.text(1.01, place, text, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
+        ax.axvline(0.0, color=_GREY, linewidth=1, zorder=0)
+        ax.set_yticks(range(len(statistics)), [each.name.replace("_", " ") for each in statistics])
+        ax.set(
+            xlim=(-_FARTHEST - 0.3, _FARTHEST + 0.3),
+            ylim=(len(statistics) - 0.4, -0.6),
+            xlabel="standard deviations from the mean of replicated labels",
+            ylabel="statistic",
+        )
+        if self.name is not None:
+            ax.set_title(self.name)
         return self

@@ -17,7 +17,7 @@ from posteriori.rows.matrices import collected, is_table, open_table
 from posteriori.rows.memory import MemoryFeatures
 from posteriori.rows.schema import check_features, ignored_columns
 from posteriori.rows.streams import WithoutColumn, is_stream, open_stream
-from posteriori.rows.target import Target, label_array
+from posteriori.rows.target import Target, label_array, read_target
 
 __all__ = [
     "ENGINES",
@@ -27,6 +27,7 @@ __all__ = [
     "read_for_prediction",
     "read_in_memory",
     "read_in_memory_for_fit",
+    "read_labelled",
     "read_labels",
     "require_in_memory",
     "take_rows",
@@ -105,6 +106,15 @@ def label_vector(y: Any) -> np.ndarray:
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
     return label_array(y)
+
+
+def read_labelled(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    """Rows without the columns that y and sample_weight name, the labels' places in `classes_`, and weights if any."""
+    check_is_fitted(estimator)
+    labels, weights = label_vector(read_labels(X, y)), read_labels(X, sample_weight)
+    target = read_target(labels, n_rows=len(labels), classes=estimator.classes_, sample_weight=weights)
+    assert target.codes is not None
+    return without_column(without_column(X, y), sample_weight), target.codes, target.weights
 
 
 def take_rows(X: Any, rows: np.ndarray) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from posteriori.rows.features import Features
 
-__all__ = ["adopt_features", "check_features", "copy_features", "ignored_columns", "remember_features"]
+__all__ = ["adopt_features", "check_features", "copy_features", "feature_names", "ignored_columns", "remember_features"]
 
 _NOT_FEATURES = "_not_features"
 """The attribute for columns that are not features; stored models have it under this name."""
@@ -27,6 +27,12 @@ def remember_features(estimator: Any, features: Features, named: list[str]) -> N
         estimator.feature_names_in_ = np.array(features.names, dtype=object)
     elif hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
+
+
+def feature_names(estimator: Any) -> list[str]:
+    """The names of the features of a fit; of an array x0, x1, and so on."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return [f"x{d}" for d in range(estimator.n_features_in_)] if names is None else [str(name) for name in names]
 
 
 def ignored_columns(estimator: Any) -> list[str]:

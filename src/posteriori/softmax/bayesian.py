@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -12,15 +13,26 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from posteriori.callbacks import WatchedFit, watched
+from posteriori.decision.inference_data import Draws, ObservedRows, inference_data, require_arviz
+from posteriori.decision.replication import PosteriorCheck, check_labels, labels_rng
 from posteriori.decision.uncertainty import Uncertainty
 from posteriori.left_out.leaving import ByFormula, LeftOutMixin
 from posteriori.left_out.rows import FitRows, RowsReference
 from posteriori.parameters import numbers_by_class, require_choice, require_count, require_level, seed_from
 from posteriori.rows.blocks import Blocks
-from posteriori.rows.engines import label_vector, read_for_fit, read_for_prediction, read_labels, require_in_memory
+from posteriori.rows.engines import (
+    label_vector,
+    read_for_fit,
+    read_for_prediction,
+    read_in_memory,
+    read_labelled,
+    read_labels,
+    require_in_memory,
+)
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.rows.products import as_dense
-from posteriori.rows.schema import remember_features
+from posteriori.rows.schema import feature_names, remember_features
 from posteriori.rows.target import Target
 from posteriori.softmax import predictive, summary_tables
 from posteriori.softmax.bayesian_settings import BayesianSettings, bayesian_settings
@@ -43,7 +55,9 @@ _LARGEST, _FAR = 1e308, 1e100
 """Values are clipped to the first; rows that overflow are moved to within the second of the origin."""
 
 
-class BayesianSoftmaxRegression(LeftOutMixin, summary_tables.CoefficientTables, ClassifierMixin, BaseEstimator):
+class BayesianSoftmaxRegression(
+    LeftOutMixin, summary_tables.CoefficientTables, WatchedFit, ClassifierMixin, BaseEstimator
+):
     r"""Softmax regression with a Gaussian prior and a Gaussian posterior.
 
     .. math:: p(y = k \mid x, Y) = \int \mathrm{softmax}(W x + b)_k\; q(W, b)\, d(W, b)
@@ -157,6 +171,7 @@ class BayesianSoftmaxRegression(LeftOutMixin, summary_tables.CoefficientTables, 
         tags.input_tags.sparse = True
         return tags
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianSoftmaxRegression:
         """Fit the posterior.
 
@@ -185,9 +200,10 @@ class BayesianSoftmaxRegression(LeftOutMixin, summary_tables.CoefficientTables, 
         def likelihood_of(target: Target) -> LinearLikelihood:
             return linear_likelihood(features, target, settings.fit_intercept, rule, threads)
 
-        with one_blas_thread():
+        labels, weights = partial(read_labels, X, y), partial(read_labels, X, sample_weight)
+        with one_blas_thread(), self._iterations(X, labels, weights) as tell:
             likelihood, rate = likelihood_of(target), 0.0
-            with progress(self.verbose, likelihood.blocks) as report:
+            with progress(self.verbose, likelihood.blocks, None if tell is None else lambda now: tell(None)) as report:
                 settings = replace(settings, solve=replace(settings.solve, report=report))
                 if noisy:
                     likelihood, fit, rate = fit_with_label_noise(self.label_noise, target, likelihood_of, settings)
@@ -286,11 +302,67 @@ class BayesianSoftmaxRegression(LeftOutMixin, summary_tables.CoefficientTables, 
 
     def sample_proba(self, X: Any, n_draws: int = 100, random_state: Any = None) -> np.ndarray:
         """Class probabilities under draws from the posterior, the same draw for all rows, (n_draws, n, K)."""
-        K = len(check_fitted(self).classes_)
+        check_fitted(self)
         require_count("n_draws", n_draws, 1)
-        thetas = self.fitted_.draws(n_draws, seed_from(random_state))
-        P = self._map(X, n_draws * K, predictive.drawn, thetas, self.fitted_.offset)
-        return (1.0 - self.label_noise_) * P.reshape(n_draws, K, -1).transpose(0, 2, 1) + self.label_noise_ / K
+        return self._under(X, self.fitted_.draws(n_draws, seed_from(random_state)))
+
+    def prior_sample(self, X: Any, n_draws: int = 100, random_state: Any = None) -> np.ndarray:
+        """Class probabilities under draws from the prior as it was used, the same draw for all rows, (n_draws, n, K).
+
+        They say what the prior held likely before a label was seen. It needs a proper prior; one that was searched is
+        the one that was found.
+        """
+        fitted = check_fitted(self).fitted_
+        require_count("n_draws", n_draws, 1)
+        if fitted.precision is None or self.prior_ is None:
+            raise ValueError(
+                f"prior_sample needs a prior to draw from, and prior={self.prior!r} is improper: fit with "
+                "prior='evidence', a number or a GaussianPrior."
+            )
+        thetas = fitted.precision.draws(n_draws, np.random.default_rng(seed_from(random_state)))
+        if np.ndim(self.prior_.mean):
+            thetas += fitted.coordinates.inward(self.prior_.mean)
+        return self._under(X, thetas)
+
+    def posterior_check(
+        self, X: Any, y: Any, n_draws: int = 500, *, sample_weight: Any = None, random_state: Any = None
+    ) -> PosteriorCheck:
+        """Labels replicated under draws from the posterior beside those observed: see `posteriori.posterior_check`."""
+        X, codes, weights = read_labelled(check_fitted(self), X, y, sample_weight)
+        P = self.sample_proba(X, n_draws, random_state)
+        return check_labels(P, codes, self.classes_, weights, labels_rng(random_state))
+
+    def to_arviz(
+        self, X: Any, y: Any, n_draws: int = 1000, *, sample_weight: Any = None, random_state: Any = None
+    ) -> Any:
+        """Draws from the posterior for ArviZ: a DataTree with ArviZ 1, an InferenceData before.
+
+        Groups are posterior ("coef" and "intercept", in the units of the data), log_likelihood of the labels y of the
+        rows X, posterior_predictive (labels replicated), observed_data and constant_data. Labels are places in
+        `classes_`. Weights multiply log-likelihoods. It holds n_draws x n x K numbers.
+        """
+        require_arviz()
+        X, codes, weights = read_labelled(check_fitted(self), X, y, sample_weight)
+        require_count("n_draws", n_draws, 1)
+        matrix = as_dense(read_in_memory(self, X, who="to_arviz").matrix)
+        thetas = self.fitted_.posterior.draws(n_draws, np.random.default_rng(seed_from(random_state)))
+        log_p = self._under(X, thetas - thetas.mean(axis=1, keepdims=True), log=True)
+        coef, intercept = self.fitted_.coefficients(thetas, self.n_features_in_)
+        parameters: dict[str, Any] = {"coef": (("class", "feature"), coef)}
+        if intercept is not None:
+            parameters["intercept"] = (("class",), intercept)
+        rows = ObservedRows(matrix, feature_names(self), codes, self.classes_, weights)
+        return inference_data(Draws(parameters, log_p), rows, labels_rng(random_state))
+
+    def _under(self, X: Any, thetas: np.ndarray, log: bool = False) -> np.ndarray:
+        """Probabilities (S, n, K) of labels, or their logarithms, under parameters (S, K, D') in the fit's units."""
+        S, K = thetas.shape[:2]
+        values = self._map(X, S * K, predictive.drawn, thetas, self.fitted_.offset, log)
+        values = values.reshape(S, K, -1).transpose(0, 2, 1)
+        eps = self.label_noise_
+        if log and eps > 0:
+            return np.logaddexp(values + np.log1p(-eps), np.log(eps / K))
+        return values if log else (1.0 - eps) * values + eps / K
 
     def uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the posterior's average, the part that no data would remove, and what more data would, in nats."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
+from posteriori.callbacks import CALLER_OF_FIT
 from posteriori.exceptions import ApproximationWarning, ConvergenceWarning, SeparationWarning
 from posteriori.softmax.approximation import Approximated, approximate
 from posteriori.softmax.bayesian_settings import BayesianSettings
@@ -281,33 +282,33 @@ def warn_about(solution: BayesianSolution, n_draws: int, classes: np.ndarray, na
             f"{which}Coefficients that grow have no standard errors: tables show them as infinite. With "
             "prior='jeffreys' and prior='evidence' they are finite.",
             SeparationWarning,
-            stacklevel=3,
+            stacklevel=CALLER_OF_FIT,
         )
     elif solution.status is not Status.CONVERGED:
         warnings.warn(
             f"Not converged ({solution.status.value}): after {solution.n_iter} iterations J is about "
             f"{solution.gap:.2g} above its minimum. Raise max_iter, or use solver='auto'.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=CALLER_OF_FIT,
         )
     if solution.evidence_converged is False:
         warnings.warn(
             "The search for the prior of largest evidence has not reached it: give the precision as a number, "
             "or look at solution_.evidence_path.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=CALLER_OF_FIT,
         )
     if solution.approximation_converged is False:
         warnings.warn(
             "The variational posterior has not converged: compare solution_.bound with "
             "log_evidence_, or use a stronger prior.",
             ApproximationWarning,
-            stacklevel=3,
+            stacklevel=CALLER_OF_FIT,
         )
     if solution.k_hat is not None and solution.k_hat > min(0.7, 1.0 - 1.0 / np.log10(n_draws)):
         warnings.warn(
             f"Importance weights are unreliable (k-hat {solution.k_hat:.2f}, worth "
             f"{solution.effective_sample_size:.0f} draws): use approximation='variational', or more draws.",
             ApproximationWarning,
-            stacklevel=3,
+            stacklevel=CALLER_OF_FIT,
         )

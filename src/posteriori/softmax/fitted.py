@@ -76,6 +76,14 @@ class FittedSoftmax:
         """
         return self.posterior.contrast_draws(n_draws, np.random.default_rng(self.seed if seed is None else seed))
 
+    def coefficients(self, thetas: np.ndarray, n_features: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Weights (S, K, D) and intercepts (S, K), if any, in the units of the data, of parameters (S, K, D')."""
+        S, K, width = thetas.shape
+        theta = self.coordinates.outward(thetas.reshape(-1, width)).reshape(S, K, width)
+        if width == n_features:
+            return theta, np.tile(self.offset, (S, 1)) if self.offset.any() else None
+        return theta[..., :n_features], theta[..., n_features] + self.offset
+
     def for_class_sizes(self, class_sizes: np.ndarray) -> FittedSoftmax:
         """The model of a population with these class frequencies, (K,)."""
         shift = np.log(class_sizes) - np.log(self.class_sizes)

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy.linalg import solve_triangular
+
+from posteriori.maths.linalg import cholesky
 
 __all__ = ["DiagonalPrecision", "KroneckerPrecision", "MatrixPrecision", "Precision", "PriorOfContrasts"]
 
@@ -73,6 +76,9 @@ class Precision(Protocol):
 
     def of_contrasts(self, basis: np.ndarray) -> PriorOfContrasts:
         """The prior of contrasts Q (K, K - 1), and of what is left."""
+
+    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Parameters drawn from N(0, R^{-1}), (n_draws, K, D'), where R has an inverse."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +185,12 @@ class DiagonalPrecision:
         size = J * D
         return PriorOfContrasts(precision.reshape(size, size), common, tilt.reshape(D, size), kept)
 
+    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        out = rng.standard_normal((n_draws, *self.values.shape)) / np.sqrt(self.values)
+        if self.centre is not None:  # from w . c + b to b
+            out[..., -1] -= out[..., :-1] @ self.centre[:-1]
+        return out
+
 
 @dataclass(frozen=True)
 class KroneckerPrecision:
@@ -219,6 +231,10 @@ class KroneckerPrecision:
 
     def of_contrasts(self, basis: np.ndarray) -> PriorOfContrasts:
         return _of_contrasts(self, basis)
+
+    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        z = rng.standard_normal((n_draws, *self.diagonal.shape))
+        return np.linalg.solve(cholesky(self.A).T, z) @ np.linalg.inv(cholesky(self.G))
 
 
 @dataclass(frozen=True)
@@ -264,6 +280,10 @@ class MatrixPrecision:
 
     def of_contrasts(self, basis: np.ndarray) -> PriorOfContrasts:
         return _of_contrasts(self, basis)
+
+    def draws(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        z = rng.standard_normal((len(self.R), n_draws))
+        return solve_triangular(cholesky(self.R), z, lower=True, trans=1).T.reshape(n_draws, *self.shape)
 
 
 def _without_diagonals(blocks: np.ndarray) -> np.ndarray:

@@ -87,9 +87,9 @@ def sampled(X: Any, thetas: np.ndarray, offset: np.ndarray, log: bool) -> np.nda
     return total - np.log(len(thetas)) if log else total / len(thetas)
 
 
-def drawn(X: Any, thetas: np.ndarray, offset: np.ndarray) -> np.ndarray:
+def drawn(X: Any, thetas: np.ndarray, offset: np.ndarray, log: bool) -> np.ndarray:
     """softmax(theta_s x) for each of S draws, (S K, n), one draw after the other."""
-    return np.concatenate([plugin(X, theta, offset, False) for theta in thetas])
+    return np.concatenate([plugin(X, theta, offset, log) for theta in thetas])
 
 
 @kernel(reads_labels=False)

@@ -13,8 +13,28 @@ __all__ = ["progress"]
 
 
 @contextmanager
-def progress(verbose: int, blocks: Blocks) -> Iterator[Callable[[int, Iterate], None] | None]:
-    """A function to call after each iteration: None if `verbose` is 0, a line kept up to date for 1, one each for 2."""
+def progress(
+    verbose: int, blocks: Blocks, tell: Callable[[Iterate], None] | None = None
+) -> Iterator[Callable[[int, Iterate], None] | None]:
+    """A function to call after each iteration, which also calls `tell`; None if there is nothing to say to anybody.
+
+    It says nothing if `verbose` is 0, keeps a line up to date for 1, and says one each for 2.
+    """
+    with _lines(verbose, blocks) as report:
+        if tell is None:
+            yield report
+            return
+
+        def both(i: int, now: Iterate) -> None:
+            if report is not None:
+                report(i, now)
+            tell(now)
+
+        yield both
+
+
+@contextmanager
+def _lines(verbose: int, blocks: Blocks) -> Iterator[Callable[[int, Iterate], None] | None]:
     if not verbose:
         yield None
         return

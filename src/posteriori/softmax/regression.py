@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
+from posteriori.callbacks import CALLER_OF_FIT, WatchedFit, watched
 from posteriori.exceptions import ConvergenceWarning, SeparationWarning
 from posteriori.left_out.leaving import ByFormula, LeftOutMixin
 from posteriori.left_out.rows import FitRows, RowsReference
@@ -29,14 +32,14 @@ from posteriori.softmax.priors import RidgePenalty
 from posteriori.softmax.progress import progress
 from posteriori.softmax.sequential import Sequential
 from posteriori.softmax.settings import solve_settings
-from posteriori.solvers.solution import Solution, Status
+from posteriori.solvers.solution import Iterate, Solution, Status
 from posteriori.solvers.solver import Solver
 from posteriori.threads import one_blas_thread, usable_threads
 
 __all__ = ["SoftmaxRegression"]
 
 
-class SoftmaxRegression(LeftOutMixin, ClassifierMixin, BaseEstimator):
+class SoftmaxRegression(LeftOutMixin, WatchedFit, ClassifierMixin, BaseEstimator):
     r"""Softmax (multinomial logistic) regression by maximum likelihood or with a Gaussian prior.
 
     Minimises
@@ -140,6 +143,7 @@ class SoftmaxRegression(LeftOutMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SoftmaxRegression:
         """Fit the model.
 
@@ -158,10 +162,23 @@ class SoftmaxRegression(LeftOutMixin, ClassifierMixin, BaseEstimator):
         features, target, named = read_for_fit(X, y, sample_weight, self.classes, self.class_weight, device=self.device)
         penalty.require_shape(len(target.classes), features.n_features)
         start = self._start(features, target)
-        with one_blas_thread():
+        labels, weights = partial(read_labels, X, y), partial(read_labels, X, sample_weight)
+        with one_blas_thread(), self._iterations(X, labels, weights) as tell:
             threads = usable_threads(self.n_jobs)
             likelihood = linear_likelihood(features, target, bool(self.fit_intercept), rule, threads)
-            with progress(self.verbose, likelihood.blocks) as report:
+
+            def as_if_ended(theta: np.ndarray) -> dict[str, Any]:
+                other = copy.copy(self)
+                remember_features(other, features, named)
+                other.classes_ = target.classes
+                other._set_coefficients(likelihood.coordinates.outward(theta))
+                return dict(vars(other))
+
+            def tell_of(now: Iterate) -> None:
+                assert tell is not None
+                tell(partial(as_if_ended, now.theta))
+
+            with progress(self.verbose, likelihood.blocks, None if tell is None else tell_of) as report:
                 mode = penalty.find_mode(
                     likelihood, settings if report is None else replace(settings, report=report), start
                 )
@@ -284,14 +301,14 @@ class SoftmaxRegression(LeftOutMixin, ClassifierMixin, BaseEstimator):
             return
         if solution.status is Status.SEPARATED:
             message = solution.separation.sentence(self.classes_, features.names)
-            warnings.warn(message, SeparationWarning, stacklevel=3)
+            warnings.warn(message, SeparationWarning, stacklevel=CALLER_OF_FIT)
             return
         warnings.warn(
             f"Not converged ({solution.status.value}): after {solution.n_iter} iterations J is about "
             f"{solution.gap:.2g} above its minimum, {solution.gap / max(abs(solution.objective), 1e-300):.2g} of its "
             f"value, and tol is {self.tol:g}. Raise max_iter, or use solver='auto'.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=CALLER_OF_FIT,
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from posteriori.callbacks import CALLBACKS
 from posteriori.exceptions import StorageError
 from posteriori.left_out.rows import RowsReference
 from posteriori.storage.arrays import as_tensor, check_tensor, dtype_of, from_tensor, is_plain
@@ -198,7 +199,7 @@ def _parts(value: Any, stored: Stored) -> dict[str, dict[str, Any]]:
         state = {
             name: item
             for name, item in vars(value).items()
-            if name not in params and not isinstance(item, RowsReference)  # rows stay where they are
+            if name not in params and name != CALLBACKS and not isinstance(item, RowsReference)
         }
         return {"params": params, "state": state if stored.lean is None else stored.lean(state)}
     if stored.kind == "attributes":
