@@ -113,7 +113,7 @@ def test_fit_chooses_and_says_why(folder, monkeypatch):
     printed = json.loads(ok("fit", folder / "train.csv", "--target", TARGET, "--json").stdout)
     assert printed["choice"]["candidates"][0]["behind"] == 0.0
     assert {candidate["name"] for candidate in printed["choice"]["candidates"]} == {"bayes", "gaussian", "frequencies"}
-    assert "230 rows held out" in printed["choice"]["reason"]
+    assert "230 rows left out" in printed["choice"]["reason"]
     assert " ".join(f"Model: {printed['model']}, {printed['choice']['reason']}.".split()) in " ".join(
         result.stdout.split()
     )
@@ -152,7 +152,7 @@ def test_fit_with_a_strength_for_each_block(shops, tmp_path):
 
 def test_priors_of_other_models(shops):
     message = fails("fit", shops, "--target", "kind", "--model", "gaussian", "--prior", "blocks", "--quiet")
-    assert "--prior blocks is for --model bayes, softmax and auto, and not for gaussian" in message
+    assert "--prior blocks is for --model bayes, softmax, stack and auto, and not for gaussian" in message
     assert "'lasso'" in fails("fit", shops, "--target", "kind", "--prior", "lasso")
 
 

@@ -32,10 +32,6 @@ def line():
     return Line()
 
 
-def fold(name, number, n_folds=2):
-    return FoldReport(name, number, n_folds, 0.5, 10.0, 1.0)
-
-
 def beginning(progress):
     """The narration of a fit of a Gaussian process that begins."""
     narration = Narration(100)
@@ -57,20 +53,14 @@ def test_stages_of_a_gaussian_process_follow_what_it_is_for(line):
     assert line.text() == "fitting gp; done"
 
 
-def test_folds_are_named_before_they_are_done(line):
+def test_models_are_named_while_they_are_fitted(line):
     progress = Progress(line)
-    progress.comparing(["bayes", "gp"], 2, Shape(300, 5, 3))
-    seen = []
+    progress.comparing(["bayes", "gp"], Shape(300, 5, 3))
     for name in ("bayes", "gp"):
-        for number in (1, 2):
-            beginning(progress)
-            seen.append(line.text())
-            progress.fold_done(fold(name, number))
-            assert line.text() == f"{name}: fold {number} of 2, log-loss 0.5000"
-    assert seen == [
-        f"fitting {name} without fold {number} of 2; starting" for name in ("bayes", "gp") for number in (1, 2)
-    ]
-    progress.fold_done(fold("frequencies", 1))
+        progress.beginning(name)
+        beginning(progress)
+        assert line.text() == f"fitting {name}; starting"
+        progress.judged(FoldReport(name, 1, 1, 0.5, 300.0, 1.0))
 
 
 def test_a_terminal_shows_fits_inside(monkeypatch):

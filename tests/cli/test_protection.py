@@ -24,7 +24,6 @@ def run(*arguments):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(selection, "_MOST_ROWS_OF_GP", 0)
-    monkeypatch.setattr(selection, "_FOLDS", 3)
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +64,14 @@ def test_where_nothing_was_learned_no_feature_breaks_a_tie(tmp_path):
 
 def test_what_few_rows_cannot_tell_apart_is_said_to_be_so():
     def compared(name, loss, difference):
-        return ComparedModel(name, loss, 0.1, difference, 0.05, 0.5, 0.5, 1.0)
+        return ComparedModel(name, loss, 0.1, difference, 0.05, 0.5, 0.5, 1.0, 0.5, "")
 
     losses = {"gaussian": np.array([0.1, 1.1, 0.7]), "frequencies": np.full(3, 0.7)}
     models = [compared("gaussian", 0.6333, 0.0), compared("frequencies", 0.7, 0.0667)]
-    chosen = selection._selected(Comparison(models, np.arange(3), losses, None))
-    assert chosen.name == "frequencies"
-    assert chosen.reason == (
-        "on 3 rows held out, gaussian has a log-loss of 0.6333, the class frequencies have 0.7000, and so few rows "
+    name, reason = selection._chosen(Comparison(models, np.arange(3), losses, None), None, must_stack=False)
+    assert name == "frequencies"
+    assert reason == (
+        "on 3 rows left out, gaussian has a log-loss of 0.6333, the class frequencies have 0.7000, and so few rows "
         "cannot tell these apart (standard error of the difference: 0.2906)"
     )
 
@@ -109,16 +108,16 @@ def test_fit_says_what_it_is_doing(noise, monkeypatch):
     monkeypatch.setitem(selection.MODELS, "gaussian", partial(po.GaussianClassifier, "tied"))
     result = run("fit", noise, "--target", "y")
     said, table = result.stderr.splitlines(), result.stdout
-    assert "Nothing was learned: on 60 rows held out, " in table
-    assert said[0].startswith(f"Reading {noise}. Then models are compared, from seconds to minutes")
-    assert said[1].startswith("Comparing bayes, gaussian and the class frequencies on 3 folds of rows held out")
+    assert "Nothing was learned: on 60 rows left out, " in table
+    assert said[0].startswith(f"Reading {noise}. Then models are fitted, from seconds to minutes")
+    assert said[1].startswith("Fitting bayes, gaussian, judged by rows left out and against the class frequencies")
     assert "up to about" in said[1]
-    assert [line.split(":")[0].strip() for line in said[2:5]] == ["bayes", "gaussian", "frequencies"]
-    assert all("log-loss" in line and line.endswith(" s") for line in said[2:5])
+    assert [line.split(":")[0].strip() for line in said[2:4]] == ["bayes", "gaussian"]
+    assert all("log-loss" in line and line.endswith(" s") for line in said[2:4])
     shown = dict(line.split()[:2] for line in table.splitlines() if line.split()[:1] in (["bayes"], ["gaussian"]))
     assert all(f"{name}: log-loss {loss} " in " ".join(said) for name, loss in shown.items()), "one number, twice"
     assert len(shown) == 2
-    assert said[5] == "Fitting frequencies (60 rows, 8 features, 3 classes): about a second."
+    assert said[4] == "Fitting frequencies (60 rows, 8 features, 3 classes): about a second."
 
 
 def test_quiet_is_quiet(noise):
@@ -142,5 +141,5 @@ def test_a_terminal_has_a_line_that_changes():
     console = Console(file=io.StringIO(), force_terminal=True, markup=False, width=80)
     with Status("", console=console) as status:
         progress = Progress(status, quiet=True)
-        progress.comparing(["[/a]"], 5, Shape(10, 2, 2))
+        progress.beginning("[/a]")
         assert "[/a]" in status.status.plain

@@ -42,9 +42,10 @@ class Markup(StrEnum):
 
 
 class ModelName(StrEnum):
-    """Models that can be fitted, and auto, which chooses one."""
+    """Models that can be fitted, and auto, which chooses one of them or a stack."""
 
     auto = "auto"
+    stack = "stack"
     softmax = "softmax"
     bayes = "bayes"
     gaussian = "gaussian"
@@ -60,7 +61,9 @@ class PriorName(StrEnum):
     ard = "ard"
 
 
-_AFTER_READING = {ModelName.auto: " Then models are compared, from seconds to minutes; --model bayes takes less."}
+_AFTER_READING = dict.fromkeys(
+    (ModelName.auto, ModelName.stack), " Then models are fitted, from seconds to minutes; --model bayes takes less."
+)
 
 
 class Form(StrEnum):
@@ -133,7 +136,7 @@ def fit(
     table: Tables,
     target: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the classes.")],
     model: Annotated[
-        ModelName, typer.Option(help="What to fit; auto compares them on rows held out.")
+        ModelName, typer.Option(help="What to fit; auto takes the best on rows left out, or a stack of them.")
     ] = ModelName.auto,
     prior: Annotated[
         PriorName | None,
@@ -161,6 +164,10 @@ def fit(
             "--keep-id", metavar="COLUMN", help="A column to use although it looks like row numbers; repeatable."
         ),
     ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.0, help="For auto and stack: begin no further model after this time."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="For what is drawn at random.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not say what is going on.")] = False,
     json: Json = False,
@@ -186,7 +193,7 @@ def fit(
         from posteriori.cli.training_rows import FitColumns
 
         columns = FitColumns(target, weight, tuple(drop or ()), tuple(keep_id or ()), max_levels, min_frequency)
-        run(table, columns, model.value, prior and prior.value, out, seed, json, quiet)
+        run(table, columns, model.value, prior and prior.value, out, seed, json, quiet, budget)
 
 
 @app.command()

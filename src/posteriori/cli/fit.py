@@ -19,11 +19,11 @@ from posteriori.cli.training_rows import FitColumns, TrainingRows, training_rows
 from posteriori.exceptions import ColumnWarning
 from posteriori.meta.selection import (
     FREQUENCIES,
+    STACK,
     WITH_PRIOR,
     Selection,
     candidates,
     is_checked,
-    n_folds,
     select_model,
     table_model,
 )
@@ -43,6 +43,7 @@ def run(
     seed: int,
     as_json: bool,
     quiet: bool = False,
+    budget: float | None = None,
 ) -> None:
     """Read the table, select a model, fit and store it, and print a summary; `prior` of None is the usual one."""
     if out is not None:
@@ -54,10 +55,13 @@ def run(
         _require_room(name, rows)
         shape = Shape(rows.n_rows, rows.n_features, len(rows.counts), not rows.in_memory)
         began = perf_counter()
-        selection = _select(name, chosen_prior, rows, seed, shape, progress)
-        chosen = name if selection is None else selection.name
         with column_notes() as notes:
-            model = _fit(chosen, chosen_prior, rows, seed, shape, progress)
+            selection = _select(name, chosen_prior, rows, seed, shape, progress, budget)
+            chosen = name if selection is None else selection.name
+            if selection is not None and selection.model is not None and rows.in_memory:
+                model = selection.model  # it was fitted to all rows, and judged by formulas
+            else:
+                model = _fit(chosen, chosen_prior, rows, seed, shape, progress)
         scored = rows.sample(_MOST_SCORED, seed)
         training = evaluate(model, scored, columns.target, sample_weight=columns.weight)
         if chosen != FREQUENCIES and not _better_than_frequencies(training):
@@ -87,33 +91,38 @@ def run(
 
 
 def _require_prior(name: str, prior: str | None) -> None:
-    if prior is not None and name not in (*WITH_PRIOR, "auto"):
-        raise ValueError(f"--prior {prior} is for --model {', '.join(WITH_PRIOR)} and auto, and not for {name}.")
+    if prior is not None and name not in (*WITH_PRIOR, "auto", STACK):
+        raise ValueError(f"--prior {prior} is for --model {', '.join(WITH_PRIOR)}, stack and auto, and not for {name}.")
 
 
 def _require_room(name: str, rows: TrainingRows) -> None:
-    if name in ("gp", "deep-gp") and not rows.in_memory:
+    if name in ("gp", "deep-gp", STACK) and not rows.in_memory:
         raise ValueError(
             f"--model {name} needs all rows in memory, and {counted(rows.n_rows)} are too many for it here: use "
             "--model bayes or gaussian, which read them in passes, or fit a sample of the rows."
         )
 
 
-def _select(name: str, prior: str, rows: TrainingRows, seed: int, shape: Shape, progress: Progress) -> Selection | None:
+def _select(
+    name: str, prior: str, rows: TrainingRows, seed: int, shape: Shape, progress: Progress, budget: float | None
+) -> Selection | None:
     """The model that was asked for, or the best, unless the class frequencies are better; None without a comparison."""
-    if name != "auto" and not is_checked(*shape[:3]):
+    several = name in ("auto", STACK)
+    if not several and not is_checked(*shape[:3]):
         return None
-    names = candidates(rows.table.num_rows) if name == "auto" else [name]
-    n = rows.table.num_rows
-    progress.comparing(names, n_folds(names, n), shape._replace(rows=n, streamed=False))
+    names = candidates(rows.table.num_rows) if several else [name]
+    progress.comparing(names, shape._replace(rows=rows.table.num_rows, streamed=False))
     return select_model(
         rows.table,
         rows.columns.target,
         names=names,
+        stack=None if name == "auto" and rows.in_memory else name == STACK,
         sample_weight=rows.columns.weight,
         prior=prior,
         random_state=seed,
-        report=progress.fold_done,
+        max_seconds=budget,
+        begin=progress.beginning,
+        report=progress.judged,
         **rows.columns.encoding,
     )
 
@@ -193,8 +202,10 @@ def _selection_summary(selection: Selection) -> dict[str, Any]:
             "log_loss": plain(model.log_loss),
             "behind": plain(model.difference),
             "error": plain(model.difference_error),
+            "weight": plain(model.weight),
             "seconds": model.seconds,
         }
         for model in found
     ]
-    return {"reason": selection.reason, "candidates": listed}
+    twins = 0 if selection.comparison is None else selection.comparison.n_twins or 0
+    return {"reason": selection.reason, "candidates": listed, "rows_with_a_twin": twins}

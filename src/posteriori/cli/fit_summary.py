@@ -74,10 +74,10 @@ def _print_classes(console: Console, summary: dict[str, Any]) -> None:
 
 def _print_choice(console: Console, summary: dict[str, Any], asked: str) -> None:
     choice = summary["choice"]
-    if asked == "auto" and summary["learned"]:
+    if asked in ("auto", "stack") and summary["learned"]:
         console.print(f"\nModel: {summary['model']}, {choice['reason']}.")
     elif choice["candidates"]:
-        console.print("\nOn rows held out:")
+        console.print("\nOn rows left out:")
     if not choice["candidates"]:
         return
     table = plain_table("candidate", "log-loss", "behind", "+-", "seconds")
@@ -85,6 +85,8 @@ def _print_choice(console: Console, summary: dict[str, Any], asked: str) -> None
         numbers = (model["log_loss"], model["behind"], model["error"])
         table.add_row(model["name"], *(_shown(number) for number in numbers), f"{model['seconds']:.2g}")
     console.print(table)
+    if choice["rows_with_a_twin"]:
+        console.print(f"{counted(choice['rows_with_a_twin'])} have a twin: identical in every column and in the label.")
 
 
 def _print_columns(console: Console, summary: dict[str, Any]) -> None:

@@ -85,8 +85,6 @@ class Progress:
 
     def __init__(self, status: Status | None = None, quiet: bool = False) -> None:
         self.status, self.quiet = status, quiet
-        self.folds: list[FoldReport] = []
-        self.ahead: list[str] = []
         self.doing = "fitting"
 
     def say(self, text: str) -> None:
@@ -109,14 +107,15 @@ class Progress:
         if self.status is not None:
             self.status.update(_Narrated(self.doing, narration))
 
-    def comparing(self, names: Sequence[str], n_folds: int, shape: Shape) -> None:
-        """Say which models are compared, and how long that may take."""
-        seconds = sum(n_folds * expected_seconds(name, shape) for name in names)
-        seconds += max((expected_seconds(name, shape) for name in names), default=0.0)
-        what = f"Comparing {', '.join(names)} and the class frequencies"
-        folds = "on a fifth of the rows, held out" if n_folds == 1 else f"on {n_folds} folds of rows held out"
-        self.say(f"{what} {folds}, then fitting the best: {in_words(seconds)}.")
-        self.ahead, self.doing = [*names], f"fitting {names[0]} without fold 1 of {n_folds}"
+    def comparing(self, names: Sequence[str], shape: Shape) -> None:
+        """Say which models are fitted and judged, and how long that may take."""
+        seconds = sum(expected_seconds(name, shape) for name in names)
+        what = f"Fitting {', '.join(names)}, judged by rows left out"
+        self.say(f"{what} and against the class frequencies: {in_words(seconds)}.")
+
+    def beginning(self, name: str) -> None:
+        """Show which model is fitted now."""
+        self.doing = f"fitting {name}"
         self.show(self.doing)
 
     def fitting(self, name: str, shape: Shape) -> None:
@@ -126,18 +125,9 @@ class Progress:
         self.doing = f"fitting {name}"
         self.show(self.doing)
 
-    def fold_done(self, report: FoldReport) -> None:
-        """Say how a model did on the rows held out, once all its folds are done."""
-        self.folds.append(report)
-        self.show(f"{report.name}: fold {report.fold} of {report.n_folds}, log-loss {report.log_loss:.4f}")
-        if report.fold == report.n_folds:
-            self.ahead = [name for name in self.ahead if name != report.name]
-            mean = sum(fold.weight * fold.log_loss for fold in self.folds) / sum(fold.weight for fold in self.folds)
-            seconds = sum(fold.seconds for fold in self.folds)
-            self.say(f"  {report.name}: log-loss {mean:.4f} on rows held out, {seconds:.2g} s")
-            self.folds = []
-        if self.ahead:
-            self.doing = f"fitting {self.ahead[0]} without fold {report.fold % report.n_folds + 1} of {report.n_folds}"
+    def judged(self, report: FoldReport) -> None:
+        """Say how a model did on rows left out."""
+        self.say(f"  {report.name}: log-loss {report.log_loss:.4f} on rows left out, {report.seconds:.2g} s")
 
 
 class _Narrated:

@@ -32,7 +32,7 @@ from posteriori.rows.engines import label_vector, read_labels, require_in_memory
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ComparedModel", "Comparison", "FoldReport", "compare", "folds"]
+__all__ = ["ComparedModel", "Comparison", "FoldReport", "compare", "comparison_of", "folds"]
 
 _LEAST = float(np.log(1e-300))
 """The least log-probability that counts: a class that is held impossible costs 691 nats."""
@@ -234,14 +234,19 @@ def _left_out(
     models: Mapping[str, Any], rows: JudgedRows, seed: int, report: Callable[[FoldReport], None] | None
 ) -> Comparison:
     """Classifiers compared by `loo` where they have it, and by folds where they do not."""
-    found = {}
+    judged = list[Judged]()
     for name, model in models.items():
-        judged = fit_judged(name, model, rows, seed=seed)
-        found[name] = _scores(judged)
+        judged.append(fit_judged(name, model, rows, seed=seed))
         if report is not None:
-            report(FoldReport(name, 1, 1, judged.left.log_loss, float(rows.c.sum()), judged.seconds))
-    twins = rows.n_twins
-    return _comparison(found, np.arange(len(rows.y)), rows.weights, rows.groups if rows.copied else None, twins)
+            report(FoldReport(name, 1, 1, judged[-1].left.log_loss, float(rows.c.sum()), judged[-1].seconds))
+    return comparison_of(judged, rows)
+
+
+def comparison_of(judged: Iterable[Judged], rows: JudgedRows) -> Comparison:
+    """Classifiers that were judged by the same rows, compared."""
+    found = {each.name: _scores(each) for each in judged}
+    groups = rows.groups if rows.copied else None
+    return _comparison(found, np.arange(len(rows.y)), rows.weights, groups, rows.n_twins)
 
 
 def _scores(judged: Judged) -> _Scores:

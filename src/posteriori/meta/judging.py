@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from posteriori.left_out.result import LeftOut
 from posteriori.rows.copies import group_copies
-from posteriori.rows.engines import take_rows
+from posteriori.rows.engines import take_rows, without_column
 from posteriori.rows.matrices import is_table, open_table, read_matrix
 
 __all__ = ["Judged", "JudgedRows", "fit_judged", "group_folds", "log_probabilities", "require_classifiers"]
@@ -37,6 +37,8 @@ class JudgedRows(NamedTuple):
     groups : ndarray of int (n,)
     n_twins : int
     copied : bool
+    named : tuple of str or None
+        The columns of X that hold labels and weights, where models are to find them there.
     """
 
     X: Any
@@ -47,14 +49,31 @@ class JudgedRows(NamedTuple):
     groups: np.ndarray
     n_twins: int
     copied: bool
+    named: tuple[str | None, str | None] = (None, None)
 
     @classmethod
-    def of(cls, X: Any, y: np.ndarray, weights: np.ndarray | None) -> JudgedRows:
+    def of(
+        cls,
+        X: Any,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        named: tuple[str | None, str | None] = (None, None),
+    ) -> JudgedRows:
         """Rows whose copies leave together; rows of a table with text are compared as they are written."""
         classes, codes = np.unique(y, return_inverse=True)
         codes = codes.reshape(-1)
-        found = group_copies(_numbers(X), codes)
-        return cls(X, y, weights, classes, codes, found.groups, found.n_twins, found.copied)
+        found = group_copies(_numbers(without_column(without_column(X, named[0]), named[1])), codes)
+        return cls(X, y, weights, classes, codes, found.groups, found.n_twins, found.copied, named)
+
+    def fit(self, model: Any, which: np.ndarray | None = None) -> Any:
+        """A copy of a classifier, fitted to some of the rows, or to all; a pipeline hands weights to its last step."""
+        X, y, weights = self.X, self.y, self.weights
+        if which is not None:
+            X, y, weights = take_rows(X, which), y[which], None if weights is None else weights[which]
+        target, weight = self.named
+        name = f"{model.steps[-1][0]}__sample_weight" if hasattr(model, "steps") else "sample_weight"
+        options = {} if weights is None else {name: weights if weight is None else weight}
+        return clone(model).fit(X, y if target is None else target, **options)
 
     @property
     def Y(self) -> np.ndarray:
@@ -117,7 +136,7 @@ def fit_judged(name: str, model: Any, rows: JudgedRows, *, seed: int = 0, exact:
     began = perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = _fitted(model, rows.X, rows.y, rows.weights)
+        fitted = rows.fit(model)
     fit_seconds = perf_counter() - began
     last = fitted[-1] if hasattr(fitted, "steps") else fitted
     left = None
@@ -141,10 +160,9 @@ def by_folds(model: Any, rows: JudgedRows, seed: int = 0, n_folds: int = _FOLDS)
     parts = group_folds(rows.codes, rows.groups, n_folds, seed)
     for part in np.unique(parts):
         train, test = np.flatnonzero(parts != part), np.flatnonzero(parts == part)
-        weights = None if rows.weights is None else rows.weights[train]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # these fits are thrown away
-            fitted = _fitted(model, take_rows(rows.X, train), rows.y[train], weights)
+            fitted = rows.fit(model, train)
             log_p = log_probabilities(fitted, take_rows(rows.X, test))
         known = np.searchsorted(rows.classes, fitted.classes_)
         out[test] = -np.log(len(known) + 1.0) - (np.log(K - len(known)) if K > len(known) else 0.0)
@@ -183,12 +201,6 @@ def log_probabilities(model: Any, X: Any) -> np.ndarray:
         return model.predict_log_proba(X)
     with np.errstate(divide="ignore"):
         return np.maximum(np.log(model.predict_proba(X)), _FLOOR)
-
-
-def _fitted(model: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -> Any:
-    """A copy of the classifier, fitted; a pipeline hands weights to its last step."""
-    name = f"{model.steps[-1][0]}__sample_weight" if hasattr(model, "steps") else "sample_weight"
-    return clone(model).fit(X, y, **({} if weights is None else {name: weights}))
 
 
 def require_classifiers(models: Mapping[str, Any]) -> None:

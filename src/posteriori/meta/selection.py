@@ -1,26 +1,29 @@
-"""Which of the library's models for a table: candidates compared by the log-loss of rows held out.
+"""Which of the library's models for a table: candidates judged by left-out rows, one of them or a stack of all.
 
 Nothing is offered that predicts worse than the class frequencies: they are one more candidate, and where no model is
 better than they are, they are what is selected. With p = (K - 1)(D + 1) free parameters, a fit to n rows costs about
-p / (2 n) nats on new rows even where there is nothing to learn, so that rows are held out unless n is above 50 p, where
+p / (2 n) nats on new rows even where there is nothing to learn, so that rows are left out unless n is above 50 p, where
 that is a hundredth of a nat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
-from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.gp.classifier import GPClassifier
 from posteriori.gp.deep_classifier import DeepGPClassifier
-from posteriori.meta.comparison import ComparedModel, Comparison, FoldReport, Splits, compare, folds
+from posteriori.left_out.result import LeftOut
+from posteriori.meta.comparison import ComparedModel, Comparison, FoldReport, comparison_of
+from posteriori.meta.judging import Judged, JudgedRows, fit_judged
+from posteriori.meta.stacked_classifier import StackedClassifier
 from posteriori.rows.engines import label_vector, read_labels
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.priors import GaussianPrior
@@ -29,17 +32,17 @@ from posteriori.tables.encoder import TableEncoder
 __all__ = [
     "FREQUENCIES",
     "MODELS",
+    "STACK",
     "WITH_PRIOR",
     "Selection",
     "candidates",
     "is_checked",
-    "n_folds",
     "select_model",
     "table_model",
 ]
 
-FREQUENCIES = "frequencies"
-"""The name of the model that tells no row from another."""
+FREQUENCIES, STACK = "frequencies", "stack"
+"""The names of the model that tells no row from another, and of the stack of all candidates."""
 _NOTHING_MOVES = GaussianPrior(precision=1e30, intercept_precision=1e-12, autoscale=True)
 """A prior under which only the intercepts follow the data: weights are below the rounding of probabilities, so that not
 even a tie between classes is broken by a feature."""
@@ -58,16 +61,12 @@ not depend on the units of the columns, and are as small as the rows ask for."""
 WITH_PRIOR = ("bayes", "softmax")
 """Models whose prior a user may choose."""
 
-_FOLDS, _FOLDS_OF_COSTLY = 5, 3
-_ROWS_HELD_OUT_ONCE = 20_000
-"""From so many rows on, one fold is enough to tell models apart."""
-_MOST_ROWS_OF_GP = 3_000
+_MOST_ROWS_OF_GP = 5_000
 _ROWS_FOR_A_PARAMETER = 50
 _CLEARLY = 1.0
 """Standard errors by which a model must be better than the class frequencies. On samples of 20 to 150 rows of tables of
 statsmodels and scikit-learn the mean log-loss is about the same for all limits from 0 to 1, and fewest models predict
 new rows worse than the frequencies at 1."""
-_COSTLY = ("gp", "deep-gp")
 _PREFERENCE = ("bayes", "softmax", "gaussian", "gp", "deep-gp")
 """Among models that predict equally well: first the one that knows how sure it is and costs least."""
 
@@ -79,16 +78,19 @@ class Selection:
     Attributes
     ----------
     name : str
-        A key of `MODELS`.
+        A key of `MODELS`, or "stack".
     comparison : Comparison or None
-        All candidates; None where rows could not be held out.
+        All candidates; None where rows could not be left out.
     reason : str
         Why this one, in words.
+    model : Pipeline or None
+        The encoder and the model, fitted to the rows by which it was judged; None for the frequencies.
     """
 
     name: str
     comparison: Comparison | None
     reason: str
+    model: Pipeline | None = None
 
     @property
     def learned(self) -> bool:
@@ -111,13 +113,12 @@ def table_model(
 
 
 def candidates(n_rows: int) -> list[str]:
-    """The models that are compared for so many rows; Gaussian processes only where they take minutes at most."""
-    costly = ["gp"] if n_rows <= _MOST_ROWS_OF_GP else []
-    return ["bayes", "gaussian", *costly]
+    """The models that are judged for so many rows; Gaussian processes only where they take minutes at most."""
+    return ["bayes", "gaussian", *(["gp"] if n_rows <= _MOST_ROWS_OF_GP else [])]
 
 
 def is_checked(n_rows: int, n_features: int, n_classes: int) -> bool:
-    """Whether a model for a table of this size is compared with the class frequencies on rows held out.
+    """Whether a model for a table of this size is compared with the class frequencies on rows left out.
 
     Examples
     --------
@@ -127,30 +128,26 @@ def is_checked(n_rows: int, n_features: int, n_classes: int) -> bool:
     return n_rows <= _ROWS_FOR_A_PARAMETER * (n_classes - 1) * (n_features + 1)
 
 
-def n_folds(names: Collection[str], n_rows: int) -> int:
-    """How often each of these models is fitted to find out which is best."""
-    if n_rows >= _ROWS_HELD_OUT_ONCE:
-        return 1
-    return _FOLDS_OF_COSTLY if len(names) == 1 and set(names) <= set(_COSTLY) else _FOLDS
-
-
 def select_model(
     table: Any,
     target: str,
     *,
     names: Sequence[str] | None = None,
+    stack: bool | None = None,
     sample_weight: str | None = None,
     prior: Any = "evidence",
     random_state: int = 0,
+    max_seconds: float | None = None,
+    begin: Callable[[str], None] | None = None,
     report: Callable[[FoldReport], None] | None = None,
     **encoding: Any,
 ) -> Selection:
-    """Compare models with each other and with the class frequencies, and select one.
+    """Fit each candidate once, judge all by left-out rows, and select one of them, or a stack of them.
 
-    The class frequencies are selected if no model has a lower log-loss by more than a standard error of the difference,
-    or if no rows can be held out: what cannot be judged is not offered.
-    Among the models that have, the lowest wins, unless a model that is preferred is behind by less than a standard
-    error of the difference.
+    The class frequencies are selected if no model has a lower log-loss by more than a standard error of the difference.
+    A stack is selected if it has a lower log-loss than the best candidate by more than a standard error: otherwise one
+    model is simpler. Of these the lowest is selected, unless one that is preferred is behind by less than a standard
+    error.
 
     Parameters
     ----------
@@ -160,38 +157,76 @@ def select_model(
         Name of the column with the labels.
     names : sequence of str, optional
         Keys of `MODELS`; those that suit the number of rows if left out.
+    stack : bool, optional
+        Whether a stack must be selected, or must not be; where it is clearly better if left out.
     sample_weight : str, optional
         Name of a column with weights of the rows.
     prior : default "evidence"
         The prior of the models in `WITH_PRIOR`, as `BayesianSoftmaxRegression` takes it.
     random_state : int
-        For the folds and the models.
+        For the models.
+    max_seconds : number, optional
+        After this time no further candidate is begun.
+    begin : callable, optional
+        Called with the name of each candidate before its fit.
     report : callable, optional
         Called after every fit, as in `compare`.
     **encoding
         Arguments of `TableEncoder`.
     """
+    began = perf_counter()
     y = label_vector(read_labels(table, target))
     names = candidates(len(y)) if names is None else names
-    models: dict[str, Any] = {
-        name: table_model(name, prior=prior, random_state=random_state, **encoding) for name in names
-    }
-    models[FREQUENCIES] = DummyClassifier(strategy="prior")
+    weights = None if sample_weight is None else np.asarray(read_labels(table, sample_weight), dtype=np.float64)
+    if weights is not None:
+        encoding = {**encoding, "carry": (sample_weight,)}
     try:
-        splits = _splits(y, n_folds(names, len(y)), random_state)
-        found = compare(models, table, target, sample_weight=sample_weight, cv=splits, report=report)
-    except ValueError as error:  # a fold without two classes, or without a column that varies
-        return Selection(FREQUENCIES, None, f"no rows could be held out to judge a model by ({str(error).rstrip('.')})")
-    return _selected(found)
+        encoder = TableEncoder(**encoding)
+        encoded = encoder.fit_transform(table, target)
+        rows = JudgedRows.of(encoded, y, weights, (target, sample_weight))
+        judged = list[Judged]()
+        for name in names:
+            if judged and max_seconds is not None and perf_counter() - began > max_seconds:
+                break
+            if begin is not None:
+                begin(name)
+            model = table_model(name, prior=prior, random_state=random_state)[-1]
+            judged.append(fit_judged(name, model, rows, seed=random_state))
+            if report is not None:
+                report(FoldReport(name, 1, 1, judged[-1].left.log_loss, float(rows.c.sum()), judged[-1].seconds))
+    except ValueError as error:
+        return Selection(FREQUENCIES, None, f"no rows could be left out to judge a model by ({str(error).rstrip('.')})")
+    comparison = comparison_of([*judged, _frequencies(rows)], rows)
+    together = None if stack is False or len(judged) < 2 else StackedClassifier().assembled(judged, rows)
+    name, reason = _chosen(comparison, together, must_stack=bool(stack))
+    fitted = together if name == STACK else next((each.model for each in judged if each.name == name), None)
+    model = None if fitted is None else Pipeline([("encode", encoder), ("model", fitted)])
+    return Selection(name, comparison, reason, model)
 
 
-def _splits(y: np.ndarray, n: int, seed: int) -> Splits:
-    """The folds that were asked for; a fold is left out if its rows to fit are of one class."""
-    splits = folds(y, max(n, _FOLDS if n == 1 else 2), seed)[: n if n > 1 else 1]
-    usable = [(train, test) for train, test in splits if len(np.unique(y[train])) > 1]
-    if not usable:
-        raise ValueError("there are too few rows of each class")
-    return usable
+def _frequencies(rows: JudgedRows) -> Judged:
+    """The class frequencies, for each row those of the others; a class that has no other row counts as half a row."""
+    n, K = len(rows.y), len(rows.classes)
+    counts = np.tile(np.bincount(rows.codes, rows.c, minlength=K), (n, 1))
+    counts[np.arange(n), rows.codes] -= rows.c
+    log_p = np.log(np.maximum(counts, 0.5))
+    log_p -= np.logaddexp.reduce(log_p, axis=1, keepdims=True)
+    left = LeftOut(
+        classes=rows.classes,
+        log_proba=log_p,
+        targets=rows.Y,
+        weights=rows.c,
+        rows=np.arange(n),
+        groups=rows.groups,
+        n_twins=rows.n_twins,
+        copied=rows.copied,
+        reliability=np.zeros(n),
+        limit=1.0,
+        refitted=np.zeros(n, dtype=bool),
+        method="in closed form",
+        seconds=0.0,
+    )
+    return Judged(FREQUENCIES, None, left, 0.0, 0.0)
 
 
 def _is_better(comparison: Comparison, name: str) -> bool:
@@ -210,21 +245,35 @@ def _not_better(comparison: Comparison, best: ComparedModel) -> str:
     return f"{found}, and so few rows cannot tell these apart (standard error of the difference: {error:.4f})"
 
 
-def _selected(comparison: Comparison) -> Selection:
+def _chosen(comparison: Comparison, together: StackedClassifier | None, *, must_stack: bool) -> tuple[str, str]:
+    """The name of the model, and the reason in words."""
     n = len(comparison.rows)
-    held_out = f"{n:,} {'row' if n == 1 else 'rows'} held out"
+    left_out = f"{n:,} {'row' if n == 1 else 'rows'} left out"
     models = [model for model in comparison.models if model.name != FREQUENCIES]
     better = [model for model in models if _is_better(comparison, model.name)]
     if not better:
-        return Selection(FREQUENCIES, comparison, f"on {held_out}, {_not_better(comparison, models[0])}")
+        return FREQUENCIES, f"on {left_out}, {_not_better(comparison, models[0])}"
+    if together is not None and (must_stack or together.gain_.is_clear):
+        return STACK, _in_words(together, left_out)
     best = better[0].name
     near = [model.name for model in better if model.difference <= model.difference_error]
     name = min(near, key=_PREFERENCE.index)
     if name == best:
-        return Selection(name, comparison, f"lowest log-loss on {held_out}")
+        alone = "" if together is None else ", and a stack of all gains less than its standard error"
+        return name, f"lowest log-loss on {left_out}{alone}"
     costlier = _PREFERENCE.index(best) > _PREFERENCE.index("softmax")
-    reason = (
-        f"log-loss on {held_out} within a standard error of the lowest, that of {best}, "
+    return name, (
+        f"log-loss on {left_out} within a standard error of the lowest, that of {best}, "
         f"{'which is costlier' if costlier else 'and intervals'}"
     )
-    return Selection(name, comparison, reason)
+
+
+def _in_words(stack: StackedClassifier, left_out: str) -> str:
+    """Why a stack: its members, and its gain over the best of them."""
+    members = zip(stack.estimators_, stack.weights_, strict=True)
+    shares = ", ".join(f"{name} {weight:.2f}" for (name, _), weight in members)
+    gain = stack.gain_
+    return (
+        f"a mixture ({shares}) has a log-loss of {stack.left_out_.log_loss:.4f} on {left_out}, "
+        f"{gain.difference:.4f} below {gain.best} alone (standard error {gain.error:.4f})"
+    )

@@ -212,8 +212,21 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
         chosen = self.estimators
         members = automatic_members(len(labels), seed) if isinstance(chosen, str) else named_members(chosen)
         judged, skipped = self._judged(members, rows, seed)
+        self._assemble(judged, rows, list(members))
+        self.members_ += skipped
+        self._target, self._weight = target, weight
+        return self
+
+    def assembled(self, judged: Sequence[Judged], rows: JudgedRows) -> StackedClassifier:
+        """The stack itself, made of members that are fitted and judged already."""
+        self._validate()
+        self._assemble(list(judged), rows, [each.name for each in judged])
+        self._target, self._weight = rows.named
+        return self
+
+    def _assemble(self, judged: list[Judged], rows: JudgedRows, names: Sequence[str]) -> None:
         log_p, pool = np.array([each.left.log_proba for each in judged]), POOLS[self.pool]
-        w = self._weights(log_p, rows, list(members), judged)
+        w = self._weights(log_p, rows, names, judged)
         used = np.flatnonzero(w >= _LEAST_WEIGHT * w.sum())
         if isinstance(self.weights, str) and self.weights == "loo" and len(used) < len(judged):
             some = pool.weights(log_p[used], rows.Y, rows.c)
@@ -221,13 +234,11 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
             w[used] = some
         self.estimators_ = [(judged[m].name, judged[m].model) for m in used]
         self.weights_ = w[used]
-        self.members_ = [_member(each, w[m]) for m, each in enumerate(judged)] + skipped
+        self.members_ = [_member(each, w[m]) for m, each in enumerate(judged)]
         self.classes_ = rows.classes
         self.left_out_ = _pooled(judged, pool.log_pooled(log_p[used], w[used]), rows)
         self.gain_ = _gain(judged, self.left_out_, len(used))
-        self._target, self._weight = target, weight
         adopt_features(self, self.estimators_[0][1])
-        return self
 
     def loo(self) -> LeftOut:
         """Each row of the fit predicted without itself, by members that were fitted without it.
