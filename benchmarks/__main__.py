@@ -11,6 +11,7 @@ from benchmarks import problems
 POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "wide", "prior-strength", "blocks", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
+LEFT_OUT = ("left-out", "stack")
 DECISIONS = ("deciding", "conformal", "calibration")
 GP = ("gp-quality", "gp-time", "gp-coverage", "gp-kernels", "gp-folds", "gp-steps", "gp-digits", "gp-mnist", "gp-depth")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
@@ -38,6 +39,10 @@ of GaussianClassifier:
   gaussian-speed       seconds to fit and to predict, against the same
   gaussian-quality     log-loss of test rows, against the same (more sets with --data)
   gaussian             these three
+of rows left out:
+  left-out             loo() against fits without each row (more sets with --data; --jobs)
+  stack                StackedClassifier against its members, and scikit-learn's stack (more sets with --data; --jobs)
+  left-out-rows        these two
 of decisions:
   deciding             expected utilities, against their matrix product
   conformal            coverage of prediction sets, against its law (more sets with --data)
@@ -87,6 +92,8 @@ def main() -> None:
             "bayes",
             *GAUSSIAN,
             "gaussian",
+            *LEFT_OUT,
+            "left-out-rows",
             *DECISIONS,
             "decisions",
             *GP,
@@ -115,7 +122,9 @@ def main() -> None:
         type=int,
         help="simulated data sets of coverage and prior-strength (400), of gp-coverage (200), of each kind",
     )
-    parser.add_argument("--jobs", type=int, help="processes of gp-coverage and gp-depth; as many as there are cores")
+    parser.add_argument(
+        "--jobs", type=int, help="processes of left-out, stack, gp-coverage and gp-depth; as many as there are cores"
+    )
     parser.add_argument("--folds", type=int, help="gp-depth: only the first so many of the five folds")
     parser.add_argument("--limit", type=float, default=60.0, help="gp-depth: seconds of each DeepGPClassifier()")
     parser.add_argument("--go-on", action="store_true", help="gp-coverage: keep the data sets that --out already has")
@@ -135,9 +144,10 @@ def main() -> None:
 
     asked = tuple(options.problems.split(",")) if options.problems else None
     groups = {
-        "all": (*POINT, *BAYES, *GAUSSIAN, *DECISIONS, *GP, *ENGINES, *COMMANDS),
+        "all": (*POINT, *BAYES, *GAUSSIAN, *LEFT_OUT, *DECISIONS, *GP, *ENGINES, *COMMANDS),
         "bayes": BAYES,
         "gaussian": GAUSSIAN,
+        "left-out-rows": LEFT_OUT,
         "decisions": DECISIONS,
         "gp": GP,
         "engines": ENGINES,
@@ -169,6 +179,7 @@ def main() -> None:
         gp_time,
         gpu,
         honesty,
+        left_out,
         out_of_core,
         passes,
         price,
@@ -177,6 +188,7 @@ def main() -> None:
         same_answer,
         scaling,
         softmax,
+        stack,
         wide,
     )
 
@@ -217,6 +229,10 @@ def main() -> None:
         gaussian_speed.run([name for name in names if asked is None or name in asked], out, quick=quick)
     if "gaussian-quality" in what:
         gaussian_quality.run(asked, options.data, out, quick=quick)
+    if "left-out" in what:
+        left_out.run(asked, options.data, out, options.jobs, quick=quick)
+    if "stack" in what:
+        stack.run(asked, options.data, out, options.jobs, quick=quick)
     if "deciding" in what:
         deciding.run(out, quick=quick)
     if "conformal" in what:

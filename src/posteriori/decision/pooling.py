@@ -23,7 +23,7 @@ from scipy.special import log_softmax, logsumexp
 
 __all__ = ["POOLS", "LinearPool", "LogPool"]
 
-_STRENGTH = 2.0
+_STRENGTH = 5.0
 """The rows that equal weights are worth."""
 _MOST_STEPS, _ENOUGH = 5000, 1e-10
 _FLOOR = -30.0

@@ -140,6 +140,8 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
         Those that take part in predictions.
     weights_ : ndarray
         Their weights.
+    judged_ : list of (name, fitted classifier)
+        All that were judged, those of no weight too; not part of a file.
     members_ : list of StackMember
         All that were considered, in their order.
     left_out_ : LeftOut
@@ -234,6 +236,7 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
             w[used] = some
         self.estimators_ = [(judged[m].name, judged[m].model) for m in used]
         self.weights_ = w[used]
+        self.judged_ = [(each.name, each.model) for each in judged]
         self.members_ = [_member(each, w[m]) for m, each in enumerate(judged)]
         self.classes_ = rows.classes
         self.left_out_ = _pooled(judged, pool.log_pooled(log_p[used], w[used]), rows)

@@ -139,8 +139,8 @@ def _without_first_rows(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_left_out(state: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what a stack predicted for the rows of its fit."""
-    return {name: value for name, value in state.items() if name != "left_out_"}
+    """Leave out what a stack predicted for the rows of its fit, and members that take no part."""
+    return {name: value for name, value in state.items() if name not in ("left_out_", "judged_")}
 
 
 def _without_function(state: dict[str, Any]) -> dict[str, Any]:
