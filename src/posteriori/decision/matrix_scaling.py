@@ -1,4 +1,4 @@
-r"""A linear map of log-probabilities around the one that changes nothing, in parts that the evidence makes strong or weak.
+r"""A linear map of log-probabilities around the one that changes nothing, each part as strong as the evidence says.
 
 With x = (z, 1) for log-probabilities z (K,), the map and its prior are
 
@@ -17,8 +17,9 @@ for has sigma near 0, and stays where it is. The slope of E has the mode follow 
 .. math:: \frac{d E}{d \log \sigma_g^2} = \tfrac12 \sum_{i \in g} \Big( \hat u_i^2 - \big(1 - [A^{-1}]_{ii}\big)
           - [A^{-1} B^T \nabla \operatorname{tr}(S H)]_i \, \hat u_i \Big) .
 
-Half of the prior is on no change at all. So the change that was found is multiplied by its probability,
-1 / (1 + exp(-gain)), where the gain is the maximum less the log-likelihood of no change: the map stays linear.
+Before the rows are seen anything moves with probability `MOVES` = 0.1 only. So the change that was found is multiplied
+by its probability, 1 / (1 + exp(-gain) (1 - MOVES) / MOVES), where the gain is the maximum less the log-likelihood of
+no change: the map stays linear.
 """
 
 from __future__ import annotations
@@ -29,16 +30,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_solve
 from scipy.optimize import minimize
-from scipy.special import expit, log_softmax
+from scipy.special import expit, log_softmax, logit
 
+from posteriori.decision.temperature import MOVES
 from posteriori.maths.linalg import cholesky
 from posteriori.maths.softmax import log_softmax_in_place, softmax_in_place
 from posteriori.threads import one_blas_thread
 
-__all__ = ["PARTS", "MatrixScaling", "fit_matrix_scaling"]
+__all__ = ["MatrixScaling", "fit_matrix_scaling"]
 
 PARTS = ("temperature", "slopes", "others", "offsets")
-"""The parts of the map, as `MatrixScaling.spreads` has them."""
+"""t, d, O and b."""
 
 MOST_CLASSES = 20
 """Up to so many classes one class may tell of another: the Hessian has a row for each pair."""
@@ -53,7 +55,7 @@ _SHORTEST = 1e-6
 """Share of a Newton step below which a function cannot be seen to rise."""
 _MOST_EVALUATIONS = 40
 _AFFORDABLE, _FEWEST_ROWS = 2e8, 1000
-"""Rows times the square of the entries that a search of the sigma may look at, and rows that it looks at in any case."""
+"""Rows times the squared number of entries that a search of the sigma may look at; rows that it always looks at."""
 _BLOCK = 2**20
 """Entries of rows that are looked at together."""
 
@@ -66,15 +68,15 @@ class MatrixScaling:
     ----------
     W : ndarray (K, K)
     b : ndarray (K,)
-    spreads : ndarray (4,)
-        The sigma of each of `PARTS`.
+    spreads : dict
+        The sigma of each part: "temperature", "slopes", "others" and "offsets".
     gain : float
         Log evidence of a change, with the prior of its sigma, less that of none, in nats.
     """
 
     W: np.ndarray
     b: np.ndarray
-    spreads: np.ndarray
+    spreads: dict[str, float]
     gain: float
 
     def log_proba(self, Z: np.ndarray) -> np.ndarray:
@@ -114,8 +116,9 @@ def fit_matrix_scaling(Z: np.ndarray, codes: np.ndarray, weights: np.ndarray | N
         value, _ = evidence(sigma)
         change, _ = evidence.mode(sigma, _CLOSEST)
         gain = value - float((sigma / _scales(K)).sum()) - evidence.log_likelihood(np.zeros((K, K + 1)))
-    change *= expit(gain)
-    return MatrixScaling(np.eye(K) + change[:, :K], change[:, K], sigma, gain)
+    change *= expit(gain + logit(MOVES))
+    spreads = dict(zip(PARTS, sigma.tolist(), strict=True))
+    return MatrixScaling(np.eye(K) + change[:, :K], change[:, K], spreads, gain)
 
 
 def _likeliest(evidence: _Evidence) -> np.ndarray:

@@ -15,8 +15,8 @@ all parts but one is then tried on that one. Unless this gains more than one sta
 changed: beta = 1 and epsilon = 0.
 
 `likely_temperature` asks all rows together, and in place of a trial it weighs four models by their evidence: beta and
-epsilon may each move or stay, all four equally likely before. A slope that moves has the prior above, a doubt that moves
-Beta(1/2, 1). The answer is the average of log beta, and of epsilon.
+epsilon may each move or stay, and before the rows are seen each moves with probability `MOVES` = 0.1. A slope that
+moves has the prior above, a doubt that moves Beta(1/2, 1). The answer is the average of log beta, and of epsilon.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax, logit, softmax
 
 __all__ = [
     "LOWEST",
+    "MOVES",
     "Gain",
     "Temperature",
     "fit_temperature",
@@ -40,6 +41,9 @@ __all__ = [
 
 LOWEST = -50.0
 """Log-probabilities below are taken for this: a class held impossible must not decide the whole map."""
+
+MOVES = 0.1
+"""Prior probability that a part of a map is not the one that changes nothing."""
 
 _SPREAD = 0.5
 """Prior standard deviation of log beta."""
@@ -144,9 +148,9 @@ def likely_temperature(
     """
     c = np.ones(len(Z)) if weights is None else weights
     sample = _Sample(Z[c > 0], codes[c > 0], c[c > 0], frequencies)
-    models = [sample.laplace(slope_moves, doubt_moves) for slope_moves in (False, True) for doubt_moves in (False, True)]
-    log_slope, doubt, log_evidence = np.array(models).T
-    likely = softmax(log_evidence)
+    models = [(slope_moves, doubt_moves) for slope_moves in (False, True) for doubt_moves in (False, True)]
+    log_slope, doubt, log_evidence = np.array([sample.laplace(*model) for model in models]).T
+    likely = softmax(log_evidence + logit(MOVES) * np.sum(models, axis=1))
     return Temperature(float(np.exp(likely @ log_slope)), float(likely @ doubt), frequencies)
 
 
@@ -185,28 +189,32 @@ class _Sample:
     def laplace(self, slope_moves: bool, doubt_moves: bool) -> tuple[float, float, float]:
         """log beta and epsilon at the mode, and Laplace's log evidence, where they move or stay at 0."""
 
-        def at(log_slope: float) -> tuple[float, float, float]:
-            """Log density, with epsilon at its best; epsilon; minus the second derivative by log epsilon."""
-            own, base = np.maximum(self.own(log_slope), np.finfo(float).tiny), self.base
-            if not doubt_moves:
-                return float(self.weights @ np.log(own)), 0.0, 2.0 * np.pi
-            doubt = _doubt(own, base, self.weights, _SHAPE)
-            mixed = own + doubt * (base - own)
-            share = doubt * (base - own) / mixed
-            height = self.weights @ np.log(mixed) + _SHAPE * np.log(doubt) + np.log(_SHAPE)
-            return float(height), doubt, max(float(self.weights @ (share * (share - 1.0))), _SHAPE)
-
         def cost(log_slope: float) -> float:
-            return 0.5 * (log_slope / _SPREAD) ** 2 + 0.5 * np.log(2.0 * np.pi) + np.log(_SPREAD) - at(log_slope)[0]
+            """Minus the log density of both, epsilon at its best."""
+            slope_cost = 0.5 * (log_slope / _SPREAD) ** 2 + np.log(np.sqrt(2.0 * np.pi) * _SPREAD)
+            return float(slope_moves * slope_cost - self._at_best_doubt(log_slope, doubt_moves)[0])
 
         log_slope = _minimum(cost) if slope_moves else 0.0
-        height, doubt, bend = at(log_slope)
-        log_evidence = height + 0.5 * np.log(2.0 * np.pi / bend)
+        _, doubt, bend = self._at_best_doubt(log_slope, doubt_moves)
+        log_evidence = -cost(log_slope)
+        if doubt_moves:
+            log_evidence += 0.5 * np.log(2.0 * np.pi / bend)
         if slope_moves:
             h = _DIFFERENCE
             bend = (cost(log_slope + h) - 2.0 * cost(log_slope) + cost(log_slope - h)) / h**2
-            log_evidence += -cost(log_slope) - height + 0.5 * np.log(2.0 * np.pi / max(bend, 1.0))
-        return log_slope, doubt, float(log_evidence)
+            log_evidence += 0.5 * np.log(2.0 * np.pi / max(bend, 1.0))
+        return log_slope, doubt, log_evidence
+
+    def _at_best_doubt(self, log_slope: float, moves: bool) -> tuple[float, float, float]:
+        """Log-likelihood and log-prior of log epsilon at its mode, epsilon, and minus their second derivative by it."""
+        own, base = np.maximum(self.own(log_slope), np.finfo(float).tiny), self.base
+        if not moves:
+            return float(self.weights @ np.log(own)), 0.0, 0.0
+        doubt = _doubt(own, base, self.weights, _SHAPE)
+        mixed = own + doubt * (base - own)
+        share = doubt * (base - own) / mixed
+        height = self.weights @ np.log(mixed) + np.log(_SHAPE) + _SHAPE * np.log(doubt)
+        return float(height), doubt, max(float(self.weights @ (share * (share - 1.0))), _SHAPE)
 
     def gain(self, new: Temperature, old: Temperature) -> np.ndarray:
         """The decrease of the log-loss of each row from the old map to the new one."""

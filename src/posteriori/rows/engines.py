@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,6 +30,7 @@ __all__ = [
     "read_in_memory_for_fit",
     "read_labels",
     "require_in_memory",
+    "row_marks",
     "take_rows",
     "without_column",
 ]
@@ -110,6 +112,33 @@ def label_vector(y: Any) -> np.ndarray:
 def take_rows(X: Any, rows: np.ndarray) -> Any:
     """Some rows of a table, array or list in memory, by their numbers."""
     return open_table(X)[rows].to_native() if is_table(X) else _safe_indexing(X, rows)
+
+
+def row_marks(X: Any) -> np.ndarray | None:
+    """A number for every row in memory, the same for rows that are identical; None where rows cannot be compared.
+
+    >>> marks = row_marks([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]])
+    >>> bool(marks[0] == marks[2]), bool(marks[0] == marks[1])
+    (True, False)
+    """
+    from pandas import DataFrame
+    from pandas.util import hash_pandas_object
+
+    if sp.issparse(X):
+        rows = sp.csr_array(X, copy=True)
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        spans = zip(rows.indptr[:-1], rows.indptr[1:], strict=True)
+        return np.array([hash((rows.indices[a:b].tobytes(), rows.data[a:b].tobytes())) for a, b in spans])
+    try:
+        if is_table(X):
+            table = open_table(X).to_pandas()
+        else:
+            values = np.asarray(X)
+            table = DataFrame(values.reshape(len(values), -1))
+        return hash_pandas_object(table, index=False).to_numpy()
+    except (TypeError, ValueError):  # of cells that hold lists, or rows of different lengths
+        return None
 
 
 def without_column(X: Any, y: Any) -> Any:
