@@ -195,6 +195,13 @@ def test_few_rows_hardly_move_a_temperature_and_many_find_it():
         assert np.mean(found) == pytest.approx(mean, abs=0.1)
 
 
+@pytest.mark.parametrize("weights", [np.zeros(0), np.zeros(4)])
+def test_no_rows_move_nothing(weights):
+    Z, codes, _ = simulated(4)
+    found = likely_temperature(Z[: len(weights)], codes[: len(weights)], np.full(3, 1 / 3), weights)
+    assert (found.slope, found.doubt) == (1.0, 0.0)
+
+
 def test_no_label_is_impossible_to_a_likely_temperature():
     """One certain error in a hundred: a doubt of about a hundredth."""
     Z = np.where(np.eye(2)[np.zeros(100, dtype=int)] > 0, 0.0, LOWEST)

@@ -15,6 +15,7 @@ from posteriori.meta.calibrated_classifier import _first_twins, _folds_of_twins
 KINDS = {
     "array": np.asarray,
     "list": lambda X: X.tolist(),
+    "long double": lambda X: X.astype(np.longdouble),
     "sparse": sp.csr_array,
     "pandas": lambda X: pd.DataFrame(X, columns=list("abcd")),
     "polars": lambda X: pl.DataFrame(X, schema=list("abcd")),

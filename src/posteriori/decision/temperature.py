@@ -148,6 +148,8 @@ def likely_temperature(
     """
     c = np.ones(len(Z)) if weights is None else weights
     sample = _Sample(Z[c > 0], codes[c > 0], c[c > 0], frequencies)
+    if not sample.codes.size:
+        return Temperature(1.0, 0.0, frequencies)
     models = [(slope_moves, doubt_moves) for slope_moves in (False, True) for doubt_moves in (False, True)]
     log_slope, doubt, log_evidence = np.array([sample.laplace(*model) for model in models]).T
     likely = softmax(log_evidence + logit(MOVES) * np.sum(models, axis=1))

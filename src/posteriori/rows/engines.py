@@ -135,6 +135,8 @@ def row_marks(X: Any) -> np.ndarray | None:
             table = open_table(X).to_pandas()
         else:
             values = np.asarray(X)
+            if values.dtype == np.longdouble:  # which pandas cannot hash
+                values = values.astype(float)
             table = DataFrame(values.reshape(len(values), -1))
         return hash_pandas_object(table, index=False).to_numpy()
     except (TypeError, ValueError):  # of cells that hold lists, or rows of different lengths
