@@ -42,7 +42,7 @@ __all__ = ["MatrixScaling", "fit_matrix_scaling"]
 PARTS = ("temperature", "slopes", "others", "offsets")
 """t, d, O and b."""
 
-MOST_CLASSES = 20
+MOST_CLASSES = 30
 """Up to so many classes one class may tell of another: the Hessian has a row for each pair."""
 _TEMPERATURE = 0.5
 """s_g of the change of temperature; those of the other parts are such that all of a part moves a logit about as far."""
@@ -54,7 +54,7 @@ _MOST_STEPS = 100
 _SHORTEST = 1e-6
 """Share of a Newton step below which a function cannot be seen to rise."""
 _MOST_EVALUATIONS = 40
-_AFFORDABLE, _FEWEST_ROWS = 2e8, 1000
+_AFFORDABLE, _FEWEST_ROWS = 5e7, 1000
 """Rows times the squared number of entries that a search of the sigma may look at; rows that it always looks at."""
 _BLOCK = 2**20
 """Entries of rows that are looked at together."""
