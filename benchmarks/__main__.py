@@ -12,7 +12,7 @@ POINT = ("softmax", "passes", "scaling")
 BAYES = ("price", "quality", "wide", "prior-strength", "blocks", "laplace-torch", "honesty", "coverage")
 GAUSSIAN = ("gaussian-parameters", "gaussian-speed", "gaussian-quality")
 LEFT_OUT = ("left-out", "stack")
-DECISIONS = ("deciding", "conformal", "calibration")
+DECISIONS = ("deciding", "conformal", "calibration", "calibration-maps")
 GP = ("gp-quality", "gp-time", "gp-coverage", "gp-kernels", "gp-folds", "gp-steps", "gp-digits", "gp-mnist", "gp-depth")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
 COMMANDS = ("commands", "fit-folder")
@@ -47,7 +47,9 @@ of decisions:
   deciding             expected utilities, against their matrix product
   conformal            coverage of prediction sets, against its law (more sets with --data)
   calibration          log-loss of new rows before and after calibration, against scikit-learn's
-  decisions            these three
+  calibration-maps     log-loss after maps that learn from the same left-out rows, against probmetrics and scikit-learn
+                       (more sets with --data)
+  decisions            these four
 of GPClassifier and DeepGPClassifier:
   gp-quality           log-loss and error of test rows, against boosting (more sets with --data)
   gp-time              seconds of a fresh process, against scikit-learn and GPflow (more sets with --data)
@@ -162,6 +164,7 @@ def main() -> None:
         against_spark,
         blocks,
         calibration,
+        calibration_maps,
         conformal,
         coverage,
         deciding,
@@ -239,6 +242,8 @@ def main() -> None:
         conformal.run(asked, options.data, out, quick=quick)
     if "calibration" in what:
         calibration.run(out, quick=quick)
+    if "calibration-maps" in what:
+        calibration_maps.run(asked, options.data, out, quick=quick)
     if "gp-quality" in what:
         gp_quality.run(asked, options.data, out, quick=quick)
     if "gp-time" in what:

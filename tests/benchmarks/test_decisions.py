@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import calibration, conformal, deciding, turns
+from benchmarks import calibration, calibration_maps, conformal, deciding, turns
 from scipy.stats import betabinom
 
 
@@ -64,3 +64,32 @@ def test_clear_changes_are_counted():
     changes = [(-0.2, 0.01), (-0.2, 0.15), (0.3, 0.1), (0.4, 0.1), (5e-5, 1e-6)]
     assert calibration.counts(changes) == "1 / 2 / 0.400"
     assert calibration.counts([(-0.2, 0.01)]) == "1 / 0 / -"
+
+
+def test_maps_learn_from_the_same_left_out_rows(tmp_path):
+    calibration_maps.run(None, None, tmp_path, quick=True)
+    lines = [json.loads(line) for line in (tmp_path / "calibration_maps.jsonl").read_text().splitlines()]
+    of_sets = [line for line in lines if "member" in line]
+    assert {line["problem"] for line in of_sets} == {"iris", "wine"}
+    for line in of_sets:
+        assert {"auto", "temperature", "temperature scaling", "isotonic"} <= set(line["changes"])
+        assert line["rows"] in (90, 106)
+    (two, four) = [line for line in lines if "member" not in line]
+    assert -1e-9 < two["changes"]["auto"] < two["changes"]["isotonic"]
+    assert -1e-9 < four["changes"]["auto"] < four["changes"]["isotonic"]
+    page = (tmp_path / "calibration_maps.md").read_text()
+    assert "| all | 2 |" in page
+    assert "| 30 x 4 |" in page
+
+
+def test_wins_and_goals_of_maps_are_counted():
+    found = [
+        {"problem": "a", "member": "m", "rows": 9, "plain": 1.0, "seconds": {},
+         "changes": {"auto": ours, "SMS": theirs}}
+        for ours, theirs in [(-0.2, -0.1), (0.05, 0.05), (-0.1, 0.3), (0.0, -0.9)]
+    ]  # fmt: skip
+    assert calibration_maps.won(found, "SMS") == pytest.approx(2.5 / 4)
+    assert calibration_maps.won(found, "isotonic") is None
+    assert calibration_maps.goal("all", found, 0.625) == "no: mean change above that of SMS"
+    assert calibration_maps.goal("m", found[1:2], 0.5) == "no: worse by 0.0500"
+    assert "a, m (9 rows) +0.050" in calibration_maps.worst(found)

@@ -5,7 +5,14 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 
-from posteriori.decision.temperature import LOWEST, Temperature, fit_temperature, log_probabilities
+from posteriori.decision.temperature import (
+    LOWEST,
+    MOVES,
+    Temperature,
+    fit_temperature,
+    likely_temperature,
+    log_probabilities,
+)
 
 
 def simulated(n, K=3, seed=0, slope=1.0, doubt=0.0):
@@ -139,3 +146,66 @@ def test_probabilities_are_a_mixture():
 def test_a_class_without_rows_may_have_no_frequency():
     P = np.exp(Temperature(1.0, 0.1, np.array([0.5, 0.5, 0.0])).log_proba(np.log(np.full((1, 3), 1 / 3))))
     np.testing.assert_allclose(P, [[0.35, 0.35, 0.3]])
+
+
+# The average over four models
+
+
+def by_quadrature(Z, codes, frequencies, weights):
+    """log beta and epsilon averaged over models and, within each, taken at the mode; evidences by sums over grids."""
+    own = lambda u: softmax(np.exp(u) * Z, axis=1)[np.arange(len(Z)), codes]  # noqa: E731
+    base = frequencies[codes]
+    u, t = np.linspace(-3, 2, 401), np.linspace(-18, 0, 721)
+    log_u = -2.0 * u**2 - np.log(0.5 * np.sqrt(2 * np.pi))
+    log_t = np.log(0.5) + 0.5 * t
+    still = np.array([weights @ np.log(own(each)) for each in u])
+    both = np.array([weights @ np.log(o + np.exp(t)[:, None] * (base - o)).T for o in map(own, u)])
+    centre = np.abs(u).argmin()
+    logs = {
+        (0, 0): np.array([still[centre]]),
+        (1, 0): still + log_u + np.log(u[1] - u[0]),
+        (0, 1): both[centre] + log_t + np.log(t[1] - t[0]),
+        (1, 1): (both + log_u[:, None] + log_t + np.log((u[1] - u[0]) * (t[1] - t[0]))),
+    }
+    evidence = {model: np.logaddexp.reduce(each.ravel()) for model, each in logs.items()}
+    prior = np.log(MOVES / (1 - MOVES))
+    likely = softmax([evidence[m] + prior * sum(m) for m in logs])
+    slopes = [0.0, u[logs[1, 0].argmax()], 0.0, u[np.unravel_index(logs[1, 1].argmax(), both.shape)[0]]]
+    doubts = [0.0, 0.0, np.exp(t[logs[0, 1].argmax()]), np.exp(t[np.unravel_index(logs[1, 1].argmax(), both.shape)[1]])]
+    return likely @ slopes, likely @ doubts
+
+
+@pytest.mark.parametrize(("n", "slope", "doubt"), [(60, 1.0, 0.0), (60, 0.6, 0.0), (150, 1.0, 0.15), (150, 2.0, 0.1)])
+def test_the_average_is_that_of_evidences_by_quadrature(n, slope, doubt):
+    Z, codes, _ = simulated(n, 3, slope=slope, doubt=doubt)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, n)
+    frequencies = np.bincount(codes, weights, 3) / weights.sum()
+    found = likely_temperature(Z, codes, frequencies, weights)
+    log_slope, epsilon = by_quadrature(Z, codes, frequencies, weights)
+    assert np.log(found.slope) == pytest.approx(log_slope, abs=0.04)
+    assert found.doubt == pytest.approx(epsilon, rel=0.25, abs=0.004)
+
+
+def test_few_rows_hardly_move_a_temperature_and_many_find_it():
+    for n, mean in [(30, 0.0), (3000, np.log(0.5))]:
+        found = []
+        for seed in range(10):
+            Z, codes, _ = simulated(n, 3, seed=seed, slope=1.0 if n == 30 else 0.5)
+            found.append(np.log(likely_temperature(Z, codes, np.full(3, 1 / 3)).slope))
+        assert np.mean(found) == pytest.approx(mean, abs=0.1)
+
+
+@pytest.mark.parametrize("weights", [np.zeros(0), np.zeros(4)])
+def test_no_rows_move_nothing(weights):
+    Z, codes, _ = simulated(4)
+    found = likely_temperature(Z[: len(weights)], codes[: len(weights)], np.full(3, 1 / 3), weights)
+    assert (found.slope, found.doubt) == (1.0, 0.0)
+
+
+def test_no_label_is_impossible_to_a_likely_temperature():
+    """One certain error in a hundred: a doubt of about a hundredth."""
+    Z = np.where(np.eye(2)[np.zeros(100, dtype=int)] > 0, 0.0, LOWEST)
+    codes = np.arange(100) // 99
+    found = likely_temperature(Z, codes, np.array([0.5, 0.5]))
+    assert 0.005 < found.doubt < 0.1
+    assert found.log_proba(Z)[99, 1] > -6

@@ -19,6 +19,7 @@ def one_thread():
     [
         UtilityClassifier(LogisticRegression()),  # with the zero-one utility
         CalibratedClassifier(LogisticRegression(), cv=2),
+        CalibratedClassifier(LogisticRegression(), method="auto", cv=2),
         ConformalClassifier(LogisticRegression()),
     ]
 )

@@ -413,10 +413,10 @@ def test_equally_good_actions():
     assert set(ran(model, X)["action"]) == {"first"}
 
 
-MAPS = ["temperature", "vector", "dirichlet"]
+MAPS = ["temperature", "auto", "vector", "dirichlet"]
 
 
-@quick_among(("K", "method"), [(2, "temperature"), (3, "dirichlet"), (8, "vector")], (2, 3, 8), MAPS)
+@quick_among(("K", "method"), [(2, "temperature"), (3, "dirichlet"), (3, "auto"), (8, "vector")], (2, 3, 8), MAPS)
 def test_calibrated_probabilities(K, method):
     X, y = simulated(K)
     for estimator in [
@@ -478,7 +478,7 @@ def test_the_map_of_the_fit_is_exported_whatever_is_set_later():
 def test_steps_cannot_be_exported():
     X, y = simulated(3)
     isotonic = fitted(po.CalibratedClassifier(po.SoftmaxRegression(), method="isotonic", cv=3), X, y)
-    with pytest.raises(TypeError, match=r"method='isotonic' cannot be exported to ONNX: use 'temperature', 'vector'"):
+    with pytest.raises(TypeError, match=r"method='isotonic' cannot be exported to ONNX: use 'temperature', 'auto'"):
         to_onnx(isotonic)
     with pytest.raises(TypeError, match=r"isotonic.*cannot be exported"):
         to_onnx(make_pipeline("passthrough", isotonic))

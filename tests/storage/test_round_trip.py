@@ -246,6 +246,7 @@ _UTILITY = po.Utility(
         po.UtilityClassifier(po.GaussianClassifier("tied"), _UTILITY.with_reject(0.4)),
         po.UtilityClassifier(po.BayesianSoftmaxRegression(1.0, approximation="laplace"), _UTILITY, n_draws=10),
         po.CalibratedClassifier(po.GaussianClassifier("tied"), cv=3),
+        po.CalibratedClassifier(po.SoftmaxRegression(), method="auto", cv=3),
         po.CalibratedClassifier(po.SoftmaxRegression(), method="vector", cv=StratifiedKFold(3)),
         po.CalibratedClassifier(po.SoftmaxRegression(), method="dirichlet", cv=3),
         po.CalibratedClassifier(po.SoftmaxRegression(), method="isotonic", cv=3),

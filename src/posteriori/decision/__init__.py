@@ -2,6 +2,7 @@
 
 from posteriori.decision.conformal import PredictionSets, calibrate, prediction_sets
 from posteriori.decision.decisions import Decisions, decide
+from posteriori.decision.matrix_scaling import MatrixScaling, fit_matrix_scaling
 from posteriori.decision.scorers import brier_scorer, calibration_scorer, log_loss_scorer, utility_scorer
 from posteriori.decision.scores import (
     BrierSplit,
@@ -19,6 +20,7 @@ __all__ = [
     "BrierSplit",
     "CalibrationError",
     "Decisions",
+    "MatrixScaling",
     "PredictionSets",
     "Utility",
     "brier_scorer",
@@ -27,6 +29,7 @@ __all__ = [
     "calibration_error",
     "calibration_scorer",
     "decide",
+    "fit_matrix_scaling",
     "interval_coverage",
     "log_loss",
     "log_loss_scorer",

@@ -25,6 +25,10 @@ __all__ = ["POOLS", "LinearPool", "LogPool"]
 
 _STRENGTH = 5.0
 """The rows that equal weights are worth."""
+_LEAST = 0.02
+"""The weight below which a model might as well be left out."""
+_MOSTLY_PRIOR = 1.5
+"""A weight of up to so many times what a model has before any row counts owes nothing to the rows."""
 _MOST_STEPS, _ENOUGH = 5000, 1e-10
 _FLOOR = -30.0
 """The least log-probability that a product takes seriously."""
@@ -62,6 +66,11 @@ class LinearPool:
                 break
         return w
 
+    def negligible(self, w: np.ndarray, c: np.ndarray, strength: float = _STRENGTH) -> np.ndarray:
+        """Whether a model might as well be left out, (M,), of weights that rows of weights c have chosen."""
+        before = strength / len(w) / (c.sum() + strength)
+        return (w < max(_LEAST, _MOSTLY_PRIOR * before)) & (w < w.max())
+
     def log_pooled(self, log_p: np.ndarray, w: np.ndarray) -> np.ndarray:
         """The log-probabilities (n, K) of the mixture of (M, n, K)."""
         with np.errstate(divide="ignore"):
@@ -89,6 +98,10 @@ class LogPool:
 
         found = minimize(loss, np.full(M, 1.0 / M), jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * M)
         return np.asarray(found.x)
+
+    def negligible(self, w: np.ndarray, c: np.ndarray, strength: float = _STRENGTH) -> np.ndarray:
+        """Whether a model might as well be left out, (M,)."""
+        return (w < _LEAST) & (w < w.max())
 
     def log_pooled(self, log_p: np.ndarray, w: np.ndarray) -> np.ndarray:
         """The log-probabilities (n, K) of the product of (M, n, K)."""

@@ -1,12 +1,13 @@
 r"""Any classifier, with its probabilities corrected by what they were worth on rows it had not seen.
 
-All maps but one act on z = log p:
+All maps but "isotonic" act on z = log p:
 
 .. math:: \text{temperature: } \beta z, \qquad \text{vector: } w_k z_k + b_k, \qquad \text{Dirichlet: } W z + b,
 
-each followed by softmax. "temperature" mixes the class frequencies in, and changes nothing unless that pays
-(`posteriori.decision.temperature`). "vector" and "dirichlet" are softmax regressions with a Gaussian prior around the
-map that changes nothing, W = I and b = 0. "isotonic" is scikit-learn's.
+each followed by softmax. "auto" is the last of them after a temperature and some doubt, as strong as the evidence says
+(`posteriori.decision.matrix_scaling`). "temperature" mixes the class frequencies in, and changes nothing unless that
+pays (`posteriori.decision.temperature`). "vector" and "dirichlet" are softmax regressions with a Gaussian prior around
+the map that changes nothing, W = I and b = 0. "isotonic" is scikit-learn's.
 """
 
 from __future__ import annotations
@@ -24,11 +25,25 @@ from sklearn.utils import Tags, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.decision.temperature import fit_temperature, log_probabilities, with_doubt
+from posteriori.decision import fit_matrix_scaling
+from posteriori.decision.temperature import (
+    Temperature,
+    fit_temperature,
+    likely_temperature,
+    log_probabilities,
+    with_doubt,
+)
 from posteriori.decision.utility import codes_of
 from posteriori.meta.routing import cut_to_rows, fit_metadata, fit_router
 from posteriori.parameters import is_number
-from posteriori.rows.engines import label_vector, read_labels, require_in_memory, take_rows, without_column
+from posteriori.rows.copies import comparable, group_copies
+from posteriori.rows.engines import (
+    label_vector,
+    read_labels,
+    require_in_memory,
+    take_rows,
+    without_column,
+)
 from posteriori.rows.matrices import collected
 from posteriori.rows.schema import adopt_features
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
@@ -39,10 +54,13 @@ __all__ = ["CalibratedClassifier"]
 Folds = list[tuple[np.ndarray, np.ndarray]]
 """Numbers of the training rows and of the rows left out, for every fold."""
 
-_METHODS = ("temperature", "vector", "dirichlet", "isotonic")
+_METHODS = ("temperature", "auto", "vector", "dirichlet", "isotonic")
 _FIXED = 1e8
 """Precision of a coefficient that is to stay where it is."""
-_OF_TEMPERATURE = ("temperature_", "doubt_", "frequencies_", "gain_", "gain_error_")
+_LEARNED = (
+    "coef_", "intercept_", "temperature_", "doubt_", "frequencies_", "gain_", "gain_error_", "spreads_",
+    "evidence_gain_",
+)  # fmt: skip
 _PARTS = 5
 """Folds are put together to so many parts, for each of which a temperature is learned."""
 
@@ -56,12 +74,13 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier with `predict_proba`
-    method : {"temperature", "vector", "dirichlet", "isotonic"}, default "temperature"
+    method : {"temperature", "auto", "vector", "dirichlet", "isotonic"}, default "temperature"
         One number for all classes, with a share of the class frequencies, and only if that clearly pays on left-out
-        folds; a slope and an intercept for each class; a matrix and intercepts; scikit-learn's isotonic regression
-        for each class.
+        folds; the same and a matrix with intercepts, all as far from no change as the evidence says; a slope and an
+        intercept for each class; a matrix and intercepts; scikit-learn's isotonic regression for each class.
     cv : int, splitter or iterable, default 5
-        Every row is left out exactly once.
+        Every row is left out exactly once. Folds that a number asks for are stratified, and keep twins together: rows
+        with the same features and the same label, unless many rows agree by chance.
     precision : float, default 1.0
         The precision of the prior around the map that changes nothing, for "vector" and "dirichlet".
 
@@ -69,17 +88,22 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     ----------
     estimator_ : fitted to all rows
     classes_ : ndarray (K,)
-    temperature_ : float, for "temperature"
+    temperature_ : float, for "temperature" and "auto"
         1 / beta: above one where the estimator was too sure of itself.
-    doubt_ : float, for "temperature"
-        The share of the class frequencies in the probabilities.
-    frequencies_ : ndarray (K,), for "temperature"
+    doubt_ : float, for "temperature" and "auto"
+        The share of the class frequencies in the probabilities; for "auto", in those that the matrix is applied to.
+    frequencies_ : ndarray (K,), for "temperature" and "auto"
         How frequent the classes are among the rows.
     gain_, gain_error_ : float, for "temperature"
         By how much the map lowers the log-loss of a row on folds from which it did not learn, and the standard error of
         that. If the gain is not above its error, temperature_ is 1 and doubt_ is 0.
+    spreads_ : dict, for "auto"
+        The standard deviations that the evidence gives to the four parts of the matrix and its intercepts:
+        "temperature" (all slopes together), "slopes", "others" (what one class tells of another) and "offsets".
+    evidence_gain_ : float, for "auto"
+        Log evidence that such a matrix is needed, in nats.
     coef_, intercept_ : ndarray (K, K), (K,)
-        Coefficients of the map on log-probabilities; not there with "isotonic".
+        Coefficients of the map on log-probabilities, for "auto" after temperature and doubt; not there with "isotonic".
     """
 
     def __init__(self, estimator: Any, *, method: str = "temperature", cv: Any = 5, precision: float = 1.0) -> None:
@@ -111,8 +135,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         weights = np.full(len(labels), float(weights)) if is_number(weights) else weights
         metadata = {"sample_weight": weights, **fit_params}
         routed = fit_metadata(self, metadata)
-        splits = check_cv(self.cv, labels, classifier=True).split(X, labels, **routed.splitter.split)
-        folds = _partition(splits, len(labels))
+        folds = self._folds(X, labels, routed.splitter.split)
         if self.method == "isotonic":
             self._remember(self._isotonic(X, labels, folds, routed.estimator.fit, weights), y, sample_weight)
             return self
@@ -129,6 +152,14 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             self.temperature_, self.doubt_, self.frequencies_ = 1.0 / map_.slope, map_.doubt, frequencies
             self.gain_, self.gain_error_ = gain.mean, gain.error
             self.coef_, self.intercept_ = map_.slope * np.eye(len(frequencies)), np.zeros(len(frequencies))
+        elif self.method == "auto":
+            frequencies = np.bincount(codes, weights, len(estimator.classes_)) / weights.sum()
+            first = likely_temperature(Z, codes[told], frequencies, weights[told])
+            second = fit_matrix_scaling(first.log_proba(Z), codes[told], weights[told])
+            self._remember(estimator, y, sample_weight)
+            self.temperature_, self.doubt_, self.frequencies_ = 1.0 / first.slope, first.doubt, frequencies
+            self.coef_, self.intercept_ = second.W, second.b
+            self.spreads_, self.evidence_gain_ = second.spreads, second.gain
         else:
             coef, intercept = self._map(Z, codes[told], weights[told])
             self._remember(estimator, y, sample_weight)
@@ -149,6 +180,9 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             with np.errstate(divide="ignore"):
                 return np.log(self.predict_proba(X))
         Z = log_probabilities(self.estimator_.predict_proba(self._features(X)))
+        if self._method == "auto":
+            Z = Temperature(1.0 / self.temperature_, self.doubt_, self.frequencies_).log_proba(Z)
+            return log_softmax(Z @ self.coef_.T + self.intercept_, axis=1)
         calibrated = log_softmax(Z @ self.coef_.T + self.intercept_, axis=1)
         doubt = getattr(self, "doubt_", 0.0)  # models stored by older versions have none
         return with_doubt(calibrated, doubt, self.frequencies_) if doubt else calibrated
@@ -179,6 +213,15 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"precision={self.precision!r} must be a positive number.")
         if not hasattr(self.estimator, "predict_proba"):
             raise TypeError(f"estimator={self.estimator!r} has no predict_proba: there is nothing to calibrate.")
+
+    def _folds(self, X: Any, labels: np.ndarray, params: dict[str, Any]) -> Folds:
+        """The folds of all rows; where they are ours, twins are in the same one."""
+        splitter = check_cv(self.cv, labels, classifier=True)
+        if self.cv is None or is_number(self.cv):
+            first = _first_twins(X, np.unique(labels, return_inverse=True)[1])
+            if (folds := _folds_of_twins(splitter, first, labels)) is not None:
+                return folds
+        return _partition(splitter.split(X, labels, **params), len(labels))
 
     def _left_out(
         self, X: Any, labels: np.ndarray, folds: Folds, params: dict[str, Any], classes: np.ndarray
@@ -227,10 +270,33 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def _remember(self, estimator: Any, y: Any, sample_weight: Any) -> None:
         self._target, self._weight = (name if isinstance(name, str) else None for name in (y, sample_weight))
-        for name in ("coef_", "intercept_", *_OF_TEMPERATURE):
+        for name in _LEARNED:
             self.__dict__.pop(name, None)
         self.estimator_, self.classes_, self._method = estimator, estimator.classes_, self.method
         adopt_features(self, estimator)
+
+
+def _first_twins(X: Any, codes: np.ndarray) -> np.ndarray:
+    """The number of the first row of each row's copies, (n,): a row's own if it is the first."""
+    _, first, place = np.unique(group_copies(comparable(X), codes).groups, return_index=True, return_inverse=True)
+    return first[place.reshape(-1)]
+
+
+def _folds_of_twins(splitter: Any, first: np.ndarray, labels: np.ndarray) -> Folds | None:
+    """The folds that a splitter makes of the first twins, with the others added to theirs.
+
+    None if there are no twins, or all classes have fewer distinct rows than there are folds. A row whose twin is among
+    the rows of a fit is no new row to it: its prediction looks better than that of a new row.
+    """
+    distinct, place = np.unique(first, return_inverse=True)
+    sizes = np.unique(labels[distinct], return_counts=True)[1]
+    if distinct.size == len(labels) or sizes.max() < splitter.get_n_splits():
+        return None
+    folds = []
+    for _, left_out in splitter.split(np.zeros(distinct.size), labels[distinct]):
+        out = np.isin(place, left_out)
+        folds.append((np.flatnonzero(~out), np.flatnonzero(out)))
+    return folds
 
 
 def _partition(splits: Iterable[Any], n_rows: int) -> Folds:

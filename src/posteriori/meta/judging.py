@@ -11,9 +11,8 @@ import numpy as np
 from sklearn.base import clone
 
 from posteriori.left_out.result import LeftOut
-from posteriori.rows.copies import group_copies
+from posteriori.rows.copies import comparable, group_copies
 from posteriori.rows.engines import take_rows, without_column
-from posteriori.rows.matrices import is_table, open_table, read_matrix
 
 __all__ = ["Judged", "JudgedRows", "fit_judged", "group_folds", "log_probabilities", "require_classifiers"]
 
@@ -62,7 +61,7 @@ class JudgedRows(NamedTuple):
         """Rows whose copies leave together; rows of a table with text are compared as they are written."""
         classes, codes = np.unique(y, return_inverse=True)
         codes = codes.reshape(-1)
-        found = group_copies(_numbers(without_column(without_column(X, named[0]), named[1])), codes)
+        found = group_copies(comparable(without_column(without_column(X, named[0]), named[1])), codes)
         return cls(X, y, weights, classes, codes, found.groups, found.n_twins, found.copied, named)
 
     def fit(self, model: Any, which: np.ndarray | None = None) -> Any:
@@ -84,21 +83,6 @@ class JudgedRows(NamedTuple):
     def c(self) -> np.ndarray:
         """The weights, (n,)."""
         return np.ones(len(self.y)) if self.weights is None else self.weights
-
-
-def _numbers(X: Any) -> Any:
-    """Rows as numbers that are equal where the rows are: values of text become codes."""
-    if not is_table(X):
-        return read_matrix(X)[0]
-    table = open_table(X)
-    columns = [table.get_column(name).to_numpy() for name in table.columns]
-    return np.column_stack([_coded(np.asarray(column)) for column in columns])
-
-
-def _coded(column: np.ndarray) -> np.ndarray:
-    if column.dtype.kind in "bif":
-        return column.astype(np.float64)
-    return np.unique(column.astype(str), return_inverse=True)[1].reshape(-1).astype(np.float64)
 
 
 class Judged(NamedTuple):

@@ -37,8 +37,6 @@ from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 
 __all__ = ["StackGain", "StackMember", "StackedClassifier", "automatic_members"]
 
-_LEAST_WEIGHT = 0.02
-"""The weight below which a member takes no part in predictions."""
 _MOST_PROCESS_ROWS = 10_000
 """Rows up to which a Gaussian process is a member where none are named: it takes a minute or two there."""
 _LEVELS = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995)
@@ -229,8 +227,9 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
     def _assemble(self, judged: list[Judged], rows: JudgedRows, names: Sequence[str]) -> None:
         log_p, pool = np.array([each.left.log_proba for each in judged]), POOLS[self.pool]
         w = self._weights(log_p, rows, names, judged)
-        used = np.flatnonzero(w >= _LEAST_WEIGHT * w.sum())
-        if isinstance(self.weights, str) and self.weights == "loo" and len(used) < len(judged):
+        used = np.flatnonzero(w > 0.0)
+        if isinstance(self.weights, str) and self.weights == "loo":
+            used = np.flatnonzero(~pool.negligible(w, rows.c))
             some = pool.weights(log_p[used], rows.Y, rows.c)
             w = np.zeros(len(judged))
             w[used] = some

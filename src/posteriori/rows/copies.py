@@ -21,9 +21,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.neighbors import NearestNeighbors
 
+from posteriori.rows.matrices import is_table, open_table, read_matrix
 from posteriori.threads import SCIKIT_LEARN
 
-__all__ = ["RowGroups", "are_copies", "group_copies", "row_numbers"]
+__all__ = ["RowGroups", "are_copies", "comparable", "group_copies", "row_numbers"]
 
 _MOST_ROWS, _MOST_NEIGHBOURS = 2000, 20_000
 """The number of repeated rows whose neighbours are looked for, and of rows among which they are, at most."""
@@ -89,16 +90,40 @@ def _mixed(h: np.ndarray) -> np.ndarray:
     return h ^ (h >> np.uint64(31))
 
 
+def comparable(X: Any) -> Any:
+    """Rows of any kind in memory as a matrix with equal rows where these are equal: text becomes codes.
+
+    None where rows cannot be compared, as where cells hold lists.
+    """
+    try:
+        if not is_table(X):
+            return read_matrix(X)[0]
+        table = open_table(X)
+        return np.column_stack([_coded(table.get_column(name).to_numpy()) for name in table.columns])
+    except (TypeError, ValueError):
+        return None
+
+
+def _coded(column: Any) -> np.ndarray:
+    values = np.asarray(column)
+    if values.dtype.kind in "bif":
+        return values.astype(np.float64)
+    return np.unique(values.astype(str), return_inverse=True)[1].reshape(-1).astype(np.float64)
+
+
 def group_copies(X: Any, y: np.ndarray, *, all_twins: bool = False) -> RowGroups:
     """The groups of rows that are copies of each other; each row is a group of its own where repeats are genuine.
 
     Parameters
     ----------
-    X : (n, D) array or sparse matrix
+    X : (n, D) array or sparse matrix, or None
+        None where rows cannot be compared: then each is a group of its own.
     y : ndarray of int (n,)
     all_twins : bool
         Take all rows that are identical in X and y for copies.
     """
+    if X is None:
+        return RowGroups(np.arange(len(y)), 0, copied=False)
     _, which = np.unique(row_numbers(X), return_inverse=True)
     which = which.reshape(-1)
     pairs = which * (int(y.max(initial=0)) + 1) + y

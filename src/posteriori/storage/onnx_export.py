@@ -108,8 +108,8 @@ def _require_exportable(model: Any) -> None:
         check_is_fitted(model, "estimator_")
         if isinstance(model, CalibratedClassifier) and not hasattr(model, "coef_"):
             raise TypeError(
-                "CalibratedClassifier with method='isotonic' cannot be exported to ONNX: use 'temperature', 'vector' "
-                "or 'dirichlet'."
+                "CalibratedClassifier with method='isotonic' cannot be exported to ONNX: use 'temperature', 'auto', "
+                "'vector' or 'dirichlet'."
             )
         _require_exportable(model.estimator_)
     elif isinstance(model, tuple(_BUILDERS)):
@@ -266,13 +266,20 @@ def _deciding(model: UtilityClassifier, X: Value) -> Outputs:
 
 
 def _calibrated(model: CalibratedClassifier, X: Value) -> Outputs:
-    """softmax(W log p + b), and a share of the class frequencies."""
+    """softmax(W log p + b), and a share of the class frequencies: after it, or for "auto" before it in p."""
     P, op = _outputs(model.estimator_, X).probabilities, X.graph.op
+    K, doubt = len(model.classes_), getattr(model, "doubt_", 0.0)
+
+    def mixed(probabilities: Value) -> Value:
+        return probabilities.scaled(np.full(K, 1.0 - doubt)) + doubt * model.frequencies_ if doubt else probabilities
+
     Z = op("Log", P)
     Z = Z.where(op("Greater", Z, LOWEST), LOWEST)  # also where there is no number, which not all runtimes hand on
-    calibrated = (Z @ model.coef_.T + model.intercept_).softmax()
-    if doubt := getattr(model, "doubt_", 0.0):
-        calibrated = calibrated.scaled(np.full(len(model.classes_), 1.0 - doubt)) + doubt * model.frequencies_
+    if hasattr(model, "spreads_"):  # "auto"
+        Z = op("Log", mixed(Z.scaled(np.full(K, 1.0 / model.temperature_)).softmax()))
+        calibrated = (Z @ model.coef_.T + model.intercept_).softmax()
+    else:
+        calibrated = mixed((Z @ model.coef_.T + model.intercept_).softmax())
     return Outputs(calibrated.where(op("Not", P.is_nan()), np.nan), calibrated)
 
 
