@@ -61,7 +61,7 @@ def row_numbers(X: Any) -> np.ndarray:
     Examples
     --------
     >>> a, b, c = row_numbers(np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]]))
-    >>> a == c, a == b
+    >>> bool(a == c), bool(a == b)
     (True, False)
     """
     if sp.issparse(X):
