@@ -57,8 +57,8 @@ def test_a_member_that_has_learned_its_rows_by_heart_gets_no_weight():
 
 def test_members_of_hardly_any_weight_take_no_part():
     rng = np.random.default_rng(0)
-    A = rng.normal(size=(800, 2))
-    b = (2.0 * A[:, 0] + rng.logistic(size=800) > 0).astype(int)
+    A = rng.normal(size=(5000, 2))
+    b = (2.0 * A[:, 0] + rng.logistic(size=5000) > 0).astype(int)
     found = po.StackedClassifier({"true": po.SoftmaxRegression(1.0), "none": po.SoftmaxRegression(1e6)}).fit(A, b)
     assert [name for name, _ in found.estimators_] == ["true"]
     assert found.members_[1].weight == 0.0
