@@ -38,6 +38,7 @@ _HOME = {
     "ConformalClassifier": "posteriori.meta.conformal_classifier",
     "LeftOut": "posteriori.left_out",
     "Comparison": "posteriori.meta.comparison",
+    "ComparisonDisplay": "posteriori.reports",
     "ConfusionUtilityDisplay": "posteriori.reports",
     "DecisionRegionDisplay": "posteriori.reports",
     "Decisions": "posteriori.decision",
@@ -71,6 +72,7 @@ __all__ = [
     "CalibratedClassifier",
     "ColumnWarning",
     "Comparison",
+    "ComparisonDisplay",
     "ConformalClassifier",
     "ConfusionUtilityDisplay",
     "ConvergenceWarning",
@@ -145,6 +147,7 @@ if TYPE_CHECKING:
     from posteriori.meta.stacked_classifier import StackedClassifier
     from posteriori.meta.utility_classifier import UtilityClassifier
     from posteriori.reports import (
+        ComparisonDisplay,
         ConfusionUtilityDisplay,
         DecisionRegionDisplay,
         Evaluation,

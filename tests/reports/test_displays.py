@@ -12,6 +12,7 @@ from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 
 from posteriori import (
+    ComparisonDisplay,
     ConfusionUtilityDisplay,
     DecisionRegionDisplay,
     GaussianClassifier,
@@ -46,6 +47,7 @@ DISPLAYS = {
     "utility curve": lambda **options: UtilityCurveDisplay.from_estimator(ACTING, X, Y, **options),
     "confusion": lambda **options: ConfusionUtilityDisplay.from_estimator(ACTING, X, Y, **options),
     "posterior check": lambda **options: PosteriorCheckDisplay.from_estimator(BAYES, X, Y, n_draws=50, **options),
+    "comparison": lambda **options: ComparisonDisplay.from_estimators([MODEL, SoftmaxRegression(1.0)], X, Y, **options),
     "regions": lambda **options: DecisionRegionDisplay.from_estimator(ACTING, X, Y, resolution=15, **options),
 }
 displays = pytest.mark.parametrize("display", DISPLAYS.values(), ids=DISPLAYS.keys())
@@ -393,3 +395,14 @@ def test_a_number_beyond_the_axis_points_outwards():
     assert (far.get_marker(), far.get_xdata()[0], near.get_marker()) == (">", 6.0, "o")
     assert far.get_color() != near.get_color()
     assert display.ax_.get_title() == ""
+
+
+def test_a_comparison_has_a_point_and_a_bar_for_each_model():
+    display = ComparisonDisplay.from_estimators({"naive": GaussianNB(), "linear": SoftmaxRegression(0.1)}, X, Y)
+    models = display.comparison.models
+    assert [label.get_text().split("\n")[0] for label in display.ax_.get_yticklabels()] == [m.name for m in models]
+    bars = display.ax_.containers[1]
+    np.testing.assert_allclose(bars.lines[0].get_xdata(), [m.difference for m in models])
+    ends = bars.lines[2][0].get_segments()[1][:, 0]
+    np.testing.assert_allclose(ends, models[1].difference + np.array([-1, 1]) * models[1].difference_error)
+    assert models[0].name in display.ax_.get_xlabel()

@@ -1,6 +1,7 @@
 """What people read and see: evaluations and their page, plots, and a posterior calculated by hand."""
 
 from posteriori.reports.displays import (
+    ComparisonDisplay,
     ConfusionUtilityDisplay,
     DecisionRegionDisplay,
     PosteriorCheckDisplay,
@@ -12,6 +13,7 @@ from posteriori.reports.page import Report, report
 from posteriori.reports.walkthrough import Step, Walkthrough, walkthrough
 
 __all__ = [
+    "ComparisonDisplay",
     "ConfusionUtilityDisplay",
     "DecisionRegionDisplay",
     "DecisionValue",

@@ -16,8 +16,10 @@ from posteriori.decision.replication import PosteriorCheck
 from posteriori.decision.scores import CalibrationBins, calibration_bins, labels_and_weights
 from posteriori.decision.utility import action_places, codes_of, places
 from posteriori.meta.checking import posterior_check
+from posteriori.meta.comparison import Comparison, compare
 
 __all__ = [
+    "ComparisonDisplay",
     "ConfusionUtilityDisplay",
     "DecisionRegionDisplay",
     "PosteriorCheckDisplay",
@@ -387,4 +389,42 @@ class PosteriorCheckDisplay(_Display):
         )
         if self.name is not None:
             ax.set_title(self.name)
+        return self
+
+
+class ComparisonDisplay(_Display):
+    """Log-losses of models above that of the best one, with the standard errors of these differences.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    """
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+
+    @classmethod
+    def from_comparison(cls, comparison: Comparison, *, ax: Any = None) -> Self:
+        """Draw models that were compared."""
+        return cls(comparison).plot(ax)
+
+    @classmethod
+    def from_estimators(cls, models: Any, X: Any, y: Any, *, ax: Any = None, **options: Any) -> Self:
+        """Compare models on rows that they have not seen, and draw them; options are those of `compare`."""
+        return cls.from_comparison(compare(models, X, y, **options), ax=ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw a line for each model, the best on top: bars are of one and of two standard errors."""
+        ax, models = self._on(ax), self.comparison.models
+        place = np.arange(len(models))
+        behind, error = (np.array([getattr(m, key) for m in models]) for key in ("difference", "difference_error"))
+        ax.axvline(0.0, color=_GREY, linewidth=1)
+        ax.errorbar(behind, place, xerr=2.0 * error, fmt="none", ecolor=_BLUE, elinewidth=1, alpha=0.6)
+        ax.errorbar(behind, place, xerr=error, fmt="o", color=_BLUE, elinewidth=3, markersize=6)
+        ax.set_yticks(place, [f"{m.name}\n{m.log_loss:.4f}" for m in models])
+        ax.set_ylim(len(models) - 0.5, -0.5)
+        ax.set_xlabel(f"log-loss above that of {models[0].name}, nats a row")
+        ax.set_ylabel("model, log-loss")
+        n = len(self.comparison.rows)
+        ax.set_title(f"{n:,} rows, each predicted without itself", fontsize="medium")
         return self
