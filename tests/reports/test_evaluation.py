@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, log_loss
+from sklearn.naive_bayes import GaussianNB
 
+import posteriori as po
 from posteriori.reports import evaluation
 from posteriori.reports.evaluation import score_probabilities
 
@@ -96,3 +98,13 @@ def test_a_class_held_impossible_is_finite():
 def test_an_unknown_label_is_told_of():
     with pytest.raises(ValueError, match="'z'"):
         score_probabilities(["z", "a"], [[0.2, 0.3, 0.5]] * 2, CLASSES)
+
+
+def test_rows_that_occur_more_than_once_are_counted():
+    X = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [1.0, 2.0], [5.0, 6.0]])
+    y = np.array([0, 1, 0, 1, 1])
+    model = GaussianNB().fit(X, y)
+    found = po.evaluate(model, X, y)
+    assert found.n_twins == 2  # the fourth row has another label
+    assert found.to_dict()["rows_with_a_twin"] == 2
+    assert repr(found).endswith("; 2 rows have a twin)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,8 @@ from scipy.special import ndtri
 from posteriori.decision.decisions import decide
 from posteriori.decision.scores import calibration_error, labels_and_weights, mean_and_error, realised_utility
 from posteriori.decision.utility import Utility
-from posteriori.rows.engines import read_labels, without_column
+from posteriori.rows.copies import comparable, group_copies
+from posteriori.rows.engines import engine_for, read_labels, without_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,6 +85,8 @@ class Evaluation:
         Weights of the rows; None where all count equally.
     decisions : DecisionValue or None
         The worth of decisions, if a utility was given.
+    n_twins : int or None
+        Rows identical to another of these rows, in every column and in the label; None where nobody looked.
     """
 
     classes: np.ndarray
@@ -93,11 +96,13 @@ class Evaluation:
     confusion: np.ndarray
     weights: np.ndarray | None = None
     decisions: DecisionValue | None = field(default=None)
+    n_twins: int | None = None
 
     def __repr__(self) -> str:
         shown = ("accuracy", "log_loss", "brier", "calibration_error")
         scores = ", ".join(f"{name}={self.scores[name].value:.4g}" for name in shown)
-        return f"Evaluation({len(self.codes)} rows, {len(self.classes)} classes: {scores})"
+        twins = f"; {self.n_twins:,} rows have a twin" if self.n_twins else ""
+        return f"Evaluation({len(self.codes)} rows, {len(self.classes)} classes: {scores}{twins})"
 
     @property
     def surprise(self) -> np.ndarray:
@@ -123,6 +128,7 @@ class Evaluation:
         names = [str(name) for name in self.classes]
         out: dict[str, Any] = {
             "rows": len(self.codes),
+            "rows_with_a_twin": self.n_twins,
             "classes": names,
             "scores": {name: score.to_dict() for name, score in self.scores.items()},
             "confusion": {
@@ -167,7 +173,16 @@ def evaluate(
     labels, weights = read_labels(X, y), read_labels(X, sample_weight)
     rows = without_column(without_column(X, y), sample_weight)
     P = model.predict_proba(rows) if probabilities is None else probabilities
-    return score_probabilities(labels, P, model.classes_, sample_weight=weights, utility=utility, X=rows)
+    scored = score_probabilities(labels, P, model.classes_, sample_weight=weights, utility=utility, X=rows)
+    return replace(scored, n_twins=_twins(rows, scored.codes))
+
+
+def _twins(X: Any, codes: np.ndarray) -> int | None:
+    """The number of rows that occur more than once, with the same label; None where rows cannot be compared."""
+    if not engine_for(X).holds_all_rows:
+        return None
+    found = comparable(X)
+    return None if found is None else group_copies(found, codes, all_twins=True).n_twins
 
 
 def score_probabilities(
