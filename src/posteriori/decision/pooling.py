@@ -23,7 +23,7 @@ from scipy.special import log_softmax, logsumexp
 
 __all__ = ["POOLS", "LinearPool", "LogPool"]
 
-_STRENGTH = 5.0
+_STRENGTH = 3.0
 """The rows that equal weights are worth."""
 _LEAST = 0.02
 """The weight below which a model might as well be left out."""
@@ -48,7 +48,7 @@ class LinearPool:
         --------
         >>> log_p = np.log([[[0.9, 0.1]] * 50, [[0.2, 0.8]] * 50])
         >>> LinearPool().weights(log_p, np.tile([1.0, 0.0], (50, 1)), np.ones(50)).round(2)
-        array([0.94, 0.06])
+        array([0.97, 0.03])
         """
         M = len(log_p)
         n, k = np.nonzero(Y * c[:, None])

@@ -194,8 +194,8 @@ def compare(
     >>> found.to_frame()[["difference", "difference_error", "weight"]].round(2)
             difference  difference_error  weight
     name
-    linear        0.00              0.00    0.64
-    naive         0.06              0.04    0.36
+    linear        0.00              0.00    0.69
+    naive         0.06              0.04    0.31
     """
     candidates = _named(models)
     require_in_memory(X, "compare, which holds rows out,")
