@@ -48,7 +48,7 @@ class LinearPool:
         --------
         >>> log_p = np.log([[[0.9, 0.1]] * 50, [[0.2, 0.8]] * 50])
         >>> LinearPool().weights(log_p, np.tile([1.0, 0.0], (50, 1)), np.ones(50)).round(2)
-        array([0.97, 0.03])
+        array([0.96, 0.04])
         """
         M = len(log_p)
         n, k = np.nonzero(Y * c[:, None])
