@@ -15,6 +15,7 @@ _HOME = {
     "SoftmaxRegression": "posteriori.softmax.regression",
     "BayesianSoftmaxRegression": "posteriori.softmax.bayesian",
     "GaussianClassifier": "posteriori.gaussian.classifier",
+    "ForestClassifier": "posteriori.trees.forest_classifier",
     "GaussianPrior": "posteriori.softmax.priors",
     "NormalInverseWishartPrior": "posteriori.gaussian.niw",
     "RidgePrior": "posteriori.gaussian.niw",
@@ -74,6 +75,7 @@ __all__ = [
     "Decisions",
     "DeepGPClassifier",
     "Evaluation",
+    "ForestClassifier",
     "GPClassifier",
     "GaussianClassifier",
     "GaussianPrior",
@@ -156,6 +158,7 @@ if TYPE_CHECKING:
     from posteriori.storage.onnx_export import to_onnx
     from posteriori.storage.onnx_tables import onnx_inputs
     from posteriori.tables.encoder import TableEncoder
+    from posteriori.trees.forest_classifier import ForestClassifier
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,15 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_softmax
 
-__all__ = ["LOWEST", "Gain", "Temperature", "fit_temperature", "log_probabilities", "with_doubt"]
+__all__ = [
+    "LOWEST",
+    "Gain",
+    "Temperature",
+    "fit_temperature",
+    "likeliest_temperature",
+    "log_probabilities",
+    "with_doubt",
+]
 
 LOWEST = -50.0
 """Log-probabilities below are taken for this: a class held impossible must not decide the whole map."""
@@ -116,6 +124,20 @@ def fit_temperature(
     gains = [s.gain(learned_from(np.delete(everything, i)), unchanged) for i, s in enumerate(samples)]
     gain = _mean(np.concatenate(gains), np.concatenate([s.weights for s in samples]))
     return (learned_from(everything) if gain.mean > gain.error else unchanged), gain
+
+
+def likeliest_temperature(
+    Z: np.ndarray, codes: np.ndarray, frequencies: np.ndarray, weights: np.ndarray
+) -> tuple[Temperature, float]:
+    """The map of highest posterior density for rows that were all predicted in one way, and minus its logarithm.
+
+    For models whose logits are of one size by construction, as averages over trees are: the map belongs to the method,
+    and all rows can tell of it together. Parameters are those of `fit_temperature`.
+    """
+    sample = _Sample(Z, codes, weights, frequencies)
+    log_slope = sample.log_slope()
+    doubt = _doubt(sample.own(log_slope), sample.base, weights)
+    return Temperature(float(np.exp(log_slope)), doubt, frequencies), sample.cost(log_slope)
 
 
 @dataclass(frozen=True)

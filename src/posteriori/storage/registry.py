@@ -191,6 +191,7 @@ def _estimators() -> list[Stored]:
         ),
         Stored("GPClassifier", "posteriori.gp.classifier", "estimator"),
         Stored("DeepGPClassifier", "posteriori.gp.deep_classifier", "estimator"),
+        Stored("ForestClassifier", "posteriori.trees.forest_classifier", "estimator"),
         Stored("TableEncoder", "posteriori.tables.encoder", "estimator"),
         Stored("UtilityClassifier", "posteriori.meta.utility_classifier", "estimator"),
         Stored("CalibratedClassifier", "posteriori.meta.calibrated_classifier", "estimator"),
@@ -301,6 +302,10 @@ def _parts() -> list[Stored]:
         Stored("SoftmaxLikelihood", "posteriori.gp.likelihoods", "fields", deferred=True),
         Stored("Rule", "posteriori.maths.argmax", "fields", deferred=True),
         Stored("Chunk", "posteriori.gp.solution", "fields"),
+        # trees
+        Stored("TreeArrays", "posteriori.trees.arrays", "fields"),
+        Stored("FittedForest", "posteriori.trees.forest", "fields"),
+        Stored("ForestSolution", "posteriori.trees.forest", "fields"),
         # tables
         Stored("Encoding", "posteriori.tables.plans", "fields"),
         Stored("ColumnEncoding", "posteriori.tables.plans", "fields"),

@@ -1,0 +1,10 @@
+"""scikit-learn's own list of what an estimator owes its users."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from posteriori import ForestClassifier
+
+
+@parametrize_with_checks([ForestClassifier(12), ForestClassifier(12, min_leaf=2, max_features=0.5)])
+def test_sklearn_compatible(estimator, check):
+    check(estimator)
