@@ -15,6 +15,7 @@ _HOME = {
     "SoftmaxRegression": "posteriori.softmax.regression",
     "BayesianSoftmaxRegression": "posteriori.softmax.bayesian",
     "GaussianClassifier": "posteriori.gaussian.classifier",
+    "BoostingClassifier": "posteriori.trees.boosting_classifier",
     "ForestClassifier": "posteriori.trees.forest_classifier",
     "GaussianPrior": "posteriori.softmax.priors",
     "NormalInverseWishartPrior": "posteriori.gaussian.niw",
@@ -65,6 +66,7 @@ __all__ = [
     "LBFGS",
     "ApproximationWarning",
     "BayesianSoftmaxRegression",
+    "BoostingClassifier",
     "CalibratedClassifier",
     "ColumnWarning",
     "Comparison",
@@ -158,6 +160,7 @@ if TYPE_CHECKING:
     from posteriori.storage.onnx_export import to_onnx
     from posteriori.storage.onnx_tables import onnx_inputs
     from posteriori.tables.encoder import TableEncoder
+    from posteriori.trees.boosting_classifier import BoostingClassifier
     from posteriori.trees.forest_classifier import ForestClassifier
 
 

@@ -2,9 +2,11 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from posteriori import ForestClassifier
+from posteriori import BoostingClassifier, ForestClassifier
 
 
-@parametrize_with_checks([ForestClassifier(12), ForestClassifier(12, min_leaf=2, max_features=0.5)])
+@parametrize_with_checks(
+    [ForestClassifier(12), ForestClassifier(12, min_leaf=2, max_features=0.5), BoostingClassifier(8)]
+)
 def test_sklearn_compatible(estimator, check):
     check(estimator)

@@ -138,6 +138,11 @@ def _without_first_rows(state: dict[str, Any]) -> dict[str, Any]:
     return state | {"_first_rows": None}
 
 
+def _without_folds(state: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what folds said of single rows."""
+    return {name: value for name, value in state.items() if name != "_folds"}
+
+
 def _without_function(state: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in state.items() if name != "f_"}
 
@@ -192,6 +197,7 @@ def _estimators() -> list[Stored]:
         Stored("GPClassifier", "posteriori.gp.classifier", "estimator"),
         Stored("DeepGPClassifier", "posteriori.gp.deep_classifier", "estimator"),
         Stored("ForestClassifier", "posteriori.trees.forest_classifier", "estimator"),
+        Stored("BoostingClassifier", "posteriori.trees.boosting_classifier", "estimator", lean=_without_folds),
         Stored("TableEncoder", "posteriori.tables.encoder", "estimator"),
         Stored("UtilityClassifier", "posteriori.meta.utility_classifier", "estimator"),
         Stored("CalibratedClassifier", "posteriori.meta.calibrated_classifier", "estimator"),
@@ -306,6 +312,8 @@ def _parts() -> list[Stored]:
         Stored("TreeArrays", "posteriori.trees.arrays", "fields"),
         Stored("FittedForest", "posteriori.trees.forest", "fields"),
         Stored("ForestSolution", "posteriori.trees.forest", "fields"),
+        Stored("FittedBoosting", "posteriori.trees.boosting", "fields"),
+        Stored("BoostingSolution", "posteriori.trees.boosting", "fields"),
         # tables
         Stored("Encoding", "posteriori.tables.plans", "fields"),
         Stored("ColumnEncoding", "posteriori.tables.plans", "fields"),

@@ -4,9 +4,9 @@ Row n is drawn for tree t as often as a Poisson variable of mean 1 says,
 
 .. math:: c_{nt} = F^{-1}(u_{nt}), \qquad u_{nt} = 2^{-64}\, h\big(\kappa_n + h(h(s) + \gamma t)\big),
 
-with F its distribution function, h a mixing function on 64 bits, gamma an odd number, s the seed, and kappa a number made of the values of
-the row. Rows of one group have one kappa: a tree sees all of them or none. So nothing has to be kept to know later
-which trees did not see a row, and the order of rows makes no difference.
+with F its distribution function, h a mixing function on 64 bits, gamma an odd number, s the seed, and kappa a number
+made of the values of the row. Rows of one group have one kappa: a tree sees all of them or none. So nothing has to be
+kept to know later which trees did not see a row, and the order of rows makes no difference.
 """
 
 from __future__ import annotations

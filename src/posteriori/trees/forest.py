@@ -8,8 +8,8 @@ of a row in a leaf that holds weights n_k of the classes
 
 with the class frequencies pi, so that no class is impossible. An average of trees that do not agree is less sure than
 it should be, far less where rules are sharp; the map T (`decision.temperature`) makes it as sure as it has been right.
-The strength s and T are the likeliest for the rows, each predicted by the trees that did not see it. The same rows choose
-how many columns a split may look at.
+The strength s and T are the likeliest for the rows, each predicted by the trees that did not see it. The same rows
+choose how many columns a split may look at.
 
 Trees are grown on ranks of values among the distinct values of their column, so that neither units nor outliers matter;
 a threshold between two ranks becomes the number that lies between their values.
@@ -26,22 +26,21 @@ import numpy as np
 from sklearn.tree import ExtraTreeClassifier
 
 from posteriori.decision.temperature import Temperature, likeliest_temperature
-from posteriori.rows.copies import group_copies, row_numbers
+from posteriori.rows.copies import row_numbers
 from posteriori.solvers.solution import FitRecord, Status
 from posteriori.threads import SCIKIT_LEARN
 from posteriori.trees.arrays import TreeArrays, joined
-from posteriori.trees.bags import bag_keys, times_drawn
-from posteriori.trees.labelled import LabelledWeights
+from posteriori.trees.bags import times_drawn
+from posteriori.trees.distinct import DistinctRows, LabelledWeights, class_frequencies
+from posteriori.trees.ranks import Ranks
 
-__all__ = ["FittedForest", "ForestSettings", "ForestSolution", "forest_left_out", "grow_forest", "row_keys"]
+__all__ = ["FittedForest", "ForestSettings", "ForestSolution", "forest_left_out", "grow_forest"]
 
 STRENGTHS = (0.01, 0.1, 0.5)
 """Strengths s that are tried."""
 CANDIDATES = ("sqrt", 0.5, 1.0)
 """Columns that a split may look at, tried in trials of some trees each."""
 _TRIAL = 100
-_MOST_RANKS = 1 << 24
-"""Whole numbers that float32, in which scikit-learn grows trees, tells apart."""
 
 
 class ForestSettings(NamedTuple):
@@ -130,7 +129,7 @@ class FittedForest:
     @property
     def frequencies(self) -> np.ndarray:
         """pi, (K,)."""
-        return frequencies(self.class_count)
+        return class_frequencies(self.class_count)
 
     @property
     def shares(self) -> np.ndarray:
@@ -150,11 +149,6 @@ class FittedForest:
         return self.mapped(P / max(self.trees.n_trees, 1))
 
 
-def frequencies(class_count: np.ndarray) -> np.ndarray:
-    """pi, with one row that may be of any class: no class is impossible."""
-    return (class_count + 1.0 / len(class_count)) / (class_count.sum() + 1.0)
-
-
 def leaf_shares(counts: np.ndarray, strength: float, frequencies: np.ndarray) -> np.ndarray:
     """(n_k + s pi_k) / (sum_j n_j + s), for weights (V, K)."""
     return (counts + strength * frequencies) / (counts.sum(axis=1, keepdims=True) + strength)
@@ -163,72 +157,13 @@ def leaf_shares(counts: np.ndarray, strength: float, frequencies: np.ndarray) ->
 # Growing
 
 
-class Ranks(NamedTuple):
-    """The distinct values of each column, in order."""
-
-    values: list[np.ndarray]
-
-    @classmethod
-    def of(cls, X: np.ndarray) -> Ranks:
-        """Those of a matrix in which values may be missing."""
-        found = []
-        for column in X.T:
-            distinct = np.unique(column[~np.isnan(column)])
-            found.append(distinct[:: -(-len(distinct) // _MOST_RANKS) or 1])
-        return cls(found)
-
-    def ranks(self, X: np.ndarray) -> np.ndarray:
-        """The place of each value among the distinct values of its column, (n, D) float32; NaN where it is missing."""
-        out = np.empty(X.shape, dtype=np.float32)
-        for d, values in enumerate(self.values):
-            out[:, d] = np.searchsorted(values, X[:, d], side="right") - 1
-        out[np.isnan(X)] = np.nan
-        return out
-
-    def thresholds(self, feature: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Thresholds among ranks as numbers that send the same rows to the left; infinite ones stay."""
-        out = at.astype(np.float64)
-        for d in np.unique(feature[feature >= 0]):
-            nodes = np.flatnonzero((feature == d) & np.isfinite(at))
-            values = self.values[d]
-            below = np.clip(np.floor(at[nodes]).astype(int), 0, len(values) - 1)
-            above = np.minimum(below + 1, len(values) - 1)
-            share = at[nodes] - below
-            between = values[below] * (1.0 - share) + values[above] * share
-            out[nodes] = np.clip(between, values[below], np.maximum(np.nextafter(values[above], -np.inf), values[below]))
-        return out
-
-
 class GrowingRows(NamedTuple):
-    """Rows as trees see them: distinct ones as ranks, in an order of their own, and their labels.
-
-    Attributes
-    ----------
-    ranks : ndarray of float32 (n, D)
-    keys : ndarray of uint64 (n,)
-    labelled : LabelledWeights
-    class_count : ndarray (K,)
-    """
+    """Rows as trees see them: distinct ones as ranks, (n, D) float32, with their keys, labels and classes."""
 
     ranks: np.ndarray
     keys: np.ndarray
     labelled: LabelledWeights
     class_count: np.ndarray
-
-
-def row_keys(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """The numbers by which bags know rows, (n,): one for all copies of a row. Y is labels (n,), or shares (n, K)."""
-    return bag_keys(X, group_copies(X, Y).groups if Y.ndim == 1 else np.arange(len(X)))
-
-
-def growing_rows(X: np.ndarray, Y: np.ndarray, weights: np.ndarray, K: int, units: Ranks) -> GrowingRows:
-    """The rows of a fit without copies, whose weights are added; rows of no weight are left out."""
-    counted = weights > 0.0
-    X, Y, weights = X[counted], Y[counted], weights[counted]
-    keys, first, place = np.unique(row_keys(X, Y), return_index=True, return_inverse=True)
-    weights = np.bincount(place.reshape(-1), weights)
-    labelled = LabelledWeights.of(Y[first], weights)
-    return GrowingRows(units.ranks(X[first]), keys, labelled, labelled.by_class(K))
 
 
 class Grown(NamedTuple):
@@ -258,7 +193,7 @@ class Grown(NamedTuple):
 
     def more(self, rows: GrowingRows, units: Ranks, numbers: Iterable[int], settings: ForestSettings) -> Grown:
         """These trees and those of the given numbers; votes are added in place."""
-        pi = frequencies(rows.class_count)
+        pi = class_frequencies(rows.class_count)
         for t in numbers:
             nodes, leaf, counts = _tree(rows, units, t, settings)
             away = np.flatnonzero(times_drawn(rows.keys, t, settings.seed) == 0)
@@ -273,7 +208,7 @@ class Grown(NamedTuple):
 
     def calibrated(self, rows: GrowingRows) -> tuple[float, Temperature, float]:
         """The likeliest strength and map, and the mean log-loss of rows by the trees that did not see them."""
-        pi, labelled = frequencies(rows.class_count), rows.labelled
+        pi, labelled = class_frequencies(rows.class_count), rows.labelled
         voted = self.n_votes[labelled.row] > 0.0
         row, code, weight = labelled.row[voted], labelled.code[voted], labelled.weight[voted]
         if len(row) == 0:
@@ -298,7 +233,9 @@ def _tree(
     if not (drawn > 0.0).any():  # of very few rows none may be drawn
         return joined([_stump()]), np.zeros(len(rows.ranks), dtype=int), np.zeros((1, K))
     tree = ExtraTreeClassifier(
-        min_samples_leaf=settings.min_leaf, max_features=settings.max_features, random_state=_tree_seed(settings.seed, t)
+        min_samples_leaf=settings.min_leaf,
+        max_features=settings.max_features,
+        random_state=_tree_seed(settings.seed, t),
     )
     with SCIKIT_LEARN:
         tree.fit(rows.ranks[row] if len(row) > len(rows.ranks) else rows.ranks, code, sample_weight=drawn)
@@ -329,12 +266,12 @@ def _tree_seed(seed: int, t: int) -> int:
     return int(np.random.SeedSequence([seed, t]).generate_state(1)[0] >> 1)
 
 
-def grow_forest(X: np.ndarray, Y: np.ndarray, weights: np.ndarray, K: int, settings: ForestSettings) -> FittedForest:
-    """Grow a forest on rows X (n, D), which may have missing values, labels (n,) or shares (n, K), and weights (n,)."""
+def grow_forest(distinct: DistinctRows, K: int, settings: ForestSettings) -> FittedForest:
+    """Grow a forest on the distinct rows of a fit, of K classes."""
     began = perf_counter()
-    units = Ranks.of(X[weights > 0.0])
-    rows = growing_rows(X, Y, weights, K, units)
-    choices = _choices(settings.max_features, X.shape[1])
+    units = Ranks.of(distinct.X)
+    rows = GrowingRows(units.ranks(distinct.X), distinct.keys, distinct.labelled, distinct.labelled.by_class(K))
+    choices = _choices(settings.max_features, distinct.X.shape[1])
     n_first = min(_TRIAL, settings.n_trees) if len(choices) > 1 else settings.n_trees
     trials = {}
     for choice in choices:
@@ -374,7 +311,9 @@ def _choices(given: Any, D: int) -> list[Any]:
     if given != "auto":
         return [given]
     numbers = {"sqrt": max(1, int(np.sqrt(D))), 0.5: max(1, int(0.5 * D)), 1.0: D}
-    return [choice for i, choice in enumerate(CANDIDATES) if numbers[choice] not in [numbers[c] for c in CANDIDATES[:i]]]
+    return [
+        choice for i, choice in enumerate(CANDIDATES) if numbers[choice] not in [numbers[c] for c in CANDIDATES[:i]]
+    ]
 
 
 def _patterns(patterns: Sequence[np.ndarray], counts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,8 @@ from posteriori.parameters import is_number, is_whole_number, require_count, req
 from posteriori.rows.products import as_dense
 from posteriori.rows.schema import remember_features
 from posteriori.trees.base import TreeClassifier, read_tree_rows
-from posteriori.trees.forest import FittedForest, ForestSettings, ForestSolution, forest_left_out, grow_forest, row_keys
+from posteriori.trees.distinct import distinct_rows, row_keys
+from posteriori.trees.forest import FittedForest, ForestSettings, ForestSolution, forest_left_out, grow_forest
 
 __all__ = ["ForestClassifier"]
 
@@ -114,7 +115,7 @@ class ForestClassifier(TreeClassifier):
         """
         settings = self._settings()
         rows = read_tree_rows(self, X, y, sample_weight)
-        fitted = grow_forest(rows.X, rows.Y, rows.weights, len(rows.target.classes), settings)
+        fitted = grow_forest(distinct_rows(rows.X, rows.Y, rows.weights), len(rows.target.classes), settings)
         remember_features(self, rows.features, rows.named)
         self.classes_, self.fitted_ = rows.target.classes, fitted
         self._rows = RowsReference(X, y, sample_weight)
@@ -130,8 +131,8 @@ class ForestClassifier(TreeClassifier):
         share = is_number(given) and not is_whole_number(given) and 0.0 < float(given) <= 1.0
         if not (named or share or (is_whole_number(given) and given >= 1)):
             raise ValueError(
-                f"max_features={given!r} must be 'auto', 'sqrt', 'log2', None, a whole number of columns, or a share of "
-                "them above 0 and up to 1."
+                f"max_features={given!r} must be 'auto', 'sqrt', 'log2', None, a whole number of columns, or a "
+                "share of them above 0 and up to 1."
             )
         return ForestSettings(int(self.n_trees), int(self.min_leaf), given, seed_from(self.random_state))
 
@@ -144,8 +145,8 @@ class ForestClassifier(TreeClassifier):
         weights = rows.weights @ rows.Y
         if not np.allclose(weights, forest.class_count, rtol=_SAME, atol=_SAME):
             raise ValueError(
-                f"These are not the rows of the fit: their classes weigh {weights.tolist()}, and in the fit they weighed "
-                f"{forest.class_count.tolist()}. Pass the same rows, labels and weights as to fit."
+                f"These are not the rows of the fit: their classes weigh {weights.tolist()}, and in the fit they "
+                f"weighed {forest.class_count.tolist()}. Pass the same rows, labels and weights as to fit."
             )
         seen, keys = rows.weights > 0.0, np.zeros(len(X), dtype=np.uint64)
         keys[seen] = row_keys(X[seen], Y[seen])
