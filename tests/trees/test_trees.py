@@ -114,6 +114,8 @@ def test_bags_are_a_bootstrap_of_groups():
     share = np.bincount(draws[:, ::2].ravel(), minlength=4)[:4] / draws[:, ::2].size
     np.testing.assert_allclose(share, np.exp(-1.0) / np.array([1, 1, 2, 6]), atol=0.01)
     assert abs(np.corrcoef(draws[0, ::2], draws[1, ::2])[0, 1]) < 0.1
+    few = np.array([times_drawn(keys, t, 7, 0.1) for t in range(50)])
+    assert few.mean() == pytest.approx(0.1, abs=0.01)
     alone = bag_keys(X, np.arange(4000))  # identical rows that are no copies are drawn on their own
     assert len(np.unique(alone)) == 4000
 
@@ -313,7 +315,7 @@ def test_the_number_of_rounds_is_the_best_of_the_folds():
 
 def test_work_is_limited():
     settings = BoostingSettings(500, None, 8, 5, 0.5, 1.0, seed=0)
-    assert Plan.of(150, 4, 3, settings) == Plan(5, 500, 0.1)
+    assert Plan.of(150, 4, 3, settings) == Plan(5, 500, 0.15)
     large = Plan.of(60_000, 784, 10, settings)
     assert large.n_folds == 2
     assert large.max_rounds == 40

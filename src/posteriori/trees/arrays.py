@@ -64,9 +64,12 @@ class TreeArrays:
         return len(self.roots)
 
     @property
-    def n_features_used(self) -> int:
-        """The least number of columns that rows must have."""
-        return int(self.feature.max(initial=_LEAF)) + 1
+    def depth(self) -> int:
+        """The greatest number of steps from a root to a leaf."""
+        at, steps = self.roots, 0
+        while (at := at[self.feature[at] != _LEAF]).size:
+            at, steps = np.concatenate([self.left[at], self.right[at]]), steps + 1
+        return steps
 
     def leaves(self, X: np.ndarray, trees: slice = slice(None)) -> np.ndarray:
         """The leaf to which each row comes in each of these trees, (T, n)."""

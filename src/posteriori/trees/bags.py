@@ -1,6 +1,6 @@
 r"""Which rows a tree sees: a bootstrap whose draws hang on what a row is, not on where it stands.
 
-Row n is drawn for tree t as often as a Poisson variable of mean 1 says,
+Row n is drawn for tree t as often as a Poisson variable says, of mean 1 or, where rows are very many, less,
 
 .. math:: c_{nt} = F^{-1}(u_{nt}), \qquad u_{nt} = 2^{-64}\, h\big(\kappa_n + h(h(s) + \gamma t)\big),
 
@@ -12,13 +12,13 @@ kept to know later which trees did not see a row, and the order of rows makes no
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import poisson
+from scipy.special import pdtr
 
 from posteriori.rows.copies import mixed, row_numbers
 
 __all__ = ["bag_keys", "times_drawn"]
 
-_UPTO = poisson.cdf(np.arange(20), 1.0)
+_MOST_TIMES = 20
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -34,9 +34,9 @@ def bag_keys(X: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return mixed(numbers ^ mixed(_GOLDEN * (earlier + np.uint64(1))))[place.reshape(-1)]
 
 
-def times_drawn(keys: np.ndarray, tree: int, seed: int) -> np.ndarray:
-    """How often this tree sees each row, (n,)."""
+def times_drawn(keys: np.ndarray, tree: int, seed: int, rate: float = 1.0) -> np.ndarray:
+    """How often this tree sees each row, (n,); `rate` is the mean."""
     of_seed = mixed(np.array([seed], dtype=np.uint64) + _GOLDEN)
     state = mixed(of_seed + np.array([tree + 1], dtype=np.uint64) * _GOLDEN)
     uniform = (mixed(keys + state) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return np.searchsorted(_UPTO, uniform, side="right")
+    return np.searchsorted(pdtr(np.arange(_MOST_TIMES), rate), uniform, side="right")

@@ -47,7 +47,7 @@ _SECONDS = 10.0
 """What all folds may cost, about, on one core."""
 _EACH_TREE, _EACH_COLUMN, _EACH_ROW, _EACH_VALUE = 2e-4, 6.4e-6, 1.5e-8, 2e-9
 """Seconds of one tree: at all, and for each column, row, and value of the matrix."""
-_STEP, _LONGEST_STEP, _WAY = 0.1, 0.3, 30.0
+_STEP, _LONGEST_STEP, _WAY = 0.15, 0.3, 30.0
 """The learning rate, the greatest one, and their sum over the rounds where these are limited."""
 _HUGE = 1e6
 

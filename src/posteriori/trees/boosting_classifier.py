@@ -30,7 +30,7 @@ class BoostingClassifier(TreeClassifier):
     max_rounds : int, default 500
         Rounds of trees, at most; fewer are tried where rows, columns and classes are many.
     learning_rate : "auto" or float, default "auto"
-        The length of a step: "auto" is 0.1, and up to 0.3 where few rounds can be afforded.
+        The length of a step: "auto" is 0.15, and up to 0.3 where few rounds can be afforded.
     max_leaves : int, default 8
         Leaves of a tree.
     min_leaf : int, default 5

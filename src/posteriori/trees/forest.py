@@ -38,9 +38,12 @@ __all__ = ["FittedForest", "ForestSettings", "ForestSolution", "forest_left_out"
 
 STRENGTHS = (0.01, 0.1, 0.5)
 """Strengths s that are tried."""
-CANDIDATES = ("sqrt", 0.5, 1.0)
-"""Columns that a split may look at, tried in trials of some trees each."""
 _TRIAL = 100
+"""Trees by which each choice of the columns that a split looks at is judged."""
+_MOST_DRAWN = 20_000
+"""Rows that a tree sees, about, at most."""
+_MOST_LOOKED_AT = 4e6
+"""Rows that a tree sees times columns that a split looks at, beyond which more columns are not tried."""
 
 
 class ForestSettings(NamedTuple):
@@ -106,6 +109,8 @@ class FittedForest:
         Weights of the classes in all rows.
     seed : int
         The seed of the bags.
+    rate : float
+        How often a tree sees a row, on average.
     solution : ForestSolution
     """
 
@@ -116,6 +121,7 @@ class FittedForest:
     temperature: tuple[float, float]
     class_count: np.ndarray
     seed: int
+    rate: float
     solution: ForestSolution
 
     def __post_init__(self) -> None:
@@ -165,6 +171,11 @@ class GrowingRows(NamedTuple):
     labelled: LabelledWeights
     class_count: np.ndarray
 
+    @property
+    def rate(self) -> float:
+        """How often a tree sees a row, on average."""
+        return min(1.0, _MOST_DRAWN / len(self.keys))
+
 
 class Grown(NamedTuple):
     """Trees, and what they say of the rows that they did not see.
@@ -196,7 +207,7 @@ class Grown(NamedTuple):
         pi = class_frequencies(rows.class_count)
         for t in numbers:
             nodes, leaf, counts = _tree(rows, units, t, settings)
-            away = np.flatnonzero(times_drawn(rows.keys, t, settings.seed) == 0)
+            away = np.flatnonzero(times_drawn(rows.keys, t, settings.seed, rows.rate) == 0)
             self.n_votes[away] += 1.0
             for votes, strength in zip(self.votes, STRENGTHS, strict=True):
                 votes[away] += leaf_shares(counts, strength, pi)[leaf[away]]
@@ -228,7 +239,7 @@ def _tree(
 ) -> tuple[TreeArrays, np.ndarray, np.ndarray]:
     """A tree, the leaf of each row, (n,), and the weights of the classes in each node that is a leaf, (M, K)."""
     row, code, weight = rows.labelled
-    drawn = weight * times_drawn(rows.keys, t, settings.seed)[row]
+    drawn = weight * times_drawn(rows.keys, t, settings.seed, rows.rate)[row]
     K = len(rows.class_count)
     if not (drawn > 0.0).any():  # of very few rows none may be drawn
         return joined([_stump()]), np.zeros(len(rows.ranks), dtype=int), np.zeros((1, K))
@@ -271,7 +282,7 @@ def grow_forest(distinct: DistinctRows, K: int, settings: ForestSettings) -> Fit
     began = perf_counter()
     units = Ranks.of(distinct.X)
     rows = GrowingRows(units.ranks(distinct.X), distinct.keys, distinct.labelled, distinct.labelled.by_class(K))
-    choices = _choices(settings.max_features, distinct.X.shape[1])
+    choices = _choices(settings.max_features, *distinct.X.shape)
     n_first = min(_TRIAL, settings.n_trees) if len(choices) > 1 else settings.n_trees
     trials = {}
     for choice in choices:
@@ -302,18 +313,19 @@ def grow_forest(distinct: DistinctRows, K: int, settings: ForestSettings) -> Fit
         temperature=(temperature.slope, temperature.doubt),
         class_count=rows.class_count,
         seed=settings.seed,
+        rate=rows.rate,
         solution=solution,
     )
 
 
-def _choices(given: Any, D: int) -> list[Any]:
-    """The settings of `max_features` to be tried, of those that look at as many columns the first alone."""
+def _choices(given: Any, n: int, D: int) -> list[Any]:
+    """The settings of `max_features` to be tried: of those that look at as many columns the first alone."""
     if given != "auto":
         return [given]
     numbers = {"sqrt": max(1, int(np.sqrt(D))), 0.5: max(1, int(0.5 * D)), 1.0: D}
-    return [
-        choice for i, choice in enumerate(CANDIDATES) if numbers[choice] not in [numbers[c] for c in CANDIDATES[:i]]
-    ]
+    first = {number: choice for choice, number in reversed(numbers.items())}
+    most = max(numbers["sqrt"], _MOST_LOOKED_AT / min(n, _MOST_DRAWN))
+    return [choice for number, choice in sorted(first.items()) if number <= most]
 
 
 def _patterns(patterns: Sequence[np.ndarray], counts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -352,7 +364,7 @@ def forest_left_out(
     shares, pattern = forest.shares, forest.pattern
     P, n_trees = np.zeros((len(X), shares.shape[1])), np.zeros(len(X))
     for t in range(forest.trees.n_trees):
-        drawn = seen & (times_drawn(keys, t, forest.seed) > 0)
+        drawn = seen & (times_drawn(keys, t, forest.seed, forest.rate) > 0)
         away = np.flatnonzero(np.bincount(groups, drawn)[groups] == 0.0)
         P[away] += shares[pattern[forest.trees.leaves(X[away], slice(t, t + 1))[0]]]
         n_trees[away] += 1.0
