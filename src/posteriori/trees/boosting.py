@@ -284,9 +284,9 @@ class Fold:
         self.rows = np.flatnonzero(parts == number)
         self.growing = growing
         out = labelled.of_rows(parts == number)
-        self.place, self.code, self.weight = np.searchsorted(self.rows, out.row), out.code, out.weight
-        self.column = np.searchsorted(growing.present, self.code)
-        self.known = np.isin(self.code, growing.present)
+        self.weight, self.known = out.weight, np.isin(out.code, growing.present)
+        self.place = np.searchsorted(self.rows, out.row[self.known])
+        self.column = np.searchsorted(growing.present, out.code[self.known])
         self.F: np.ndarray | None = None
         self.grown: list[tuple[TreeArrays, np.ndarray]] = []
 
@@ -300,9 +300,8 @@ class Fold:
         for i, values in enumerate(_rounds(*self.grown[-1], self.growing.ranks[self.rows], q, n_rounds)):
             self.F += values
             F = all_logits(self.F)
-            own = np.full(len(self.place), LOWEST)
-            own[self.known] = F[self.column[self.known], self.place[self.known]]
-            log_p = np.where(self.known, own - logsumexp(F, axis=0)[self.place], LOWEST)
+            log_p = np.full(len(self.known), LOWEST)  # of a class that is in this fold alone
+            log_p[self.known] = F[self.column, self.place] - logsumexp(F, axis=0)[self.place]
             out[i] = -self.weight @ np.maximum(log_p, LOWEST)
         return out
 
