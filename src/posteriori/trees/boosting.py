@@ -41,6 +41,8 @@ _AT_ONCE = 25
 _PATIENCE, _FEWEST_ROUNDS = 30, 40
 _FLAT, _GAIN = 50, 5e-4
 """Over so many rounds the log-loss must fall by so many nats, or there are enough of them."""
+_LATE = 0.8
+"""The share of the rounds tried, beyond which the best is so late that more of them might be better."""
 _MORE = 1.1
 """Rounds of the fit to all rows, over those that were best for the folds."""
 _SECONDS = 10.0
@@ -373,6 +375,7 @@ def _choose(folds: list[Fold], n: int, total: float, K: int, max_rounds: int) ->
         turned = len(losses) >= best + max(_PATIENCE, best // 4)
         turned |= len(losses) > _FLAT and losses[:-_FLAT].min() - losses.min() < _GAIN
         if turned or len(losses) >= max_rounds:
+            turned |= best < _LATE * len(losses)
             break
     Z = np.empty((n, K))
     for fold in folds:
