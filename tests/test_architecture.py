@@ -30,7 +30,7 @@ def check(rule: str, offenders: list[str]) -> None:
 
 NAMED_TUPLE = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 """Public, though their names begin with an underscore: those of named tuples, and os._exit."""
-FOREIGN = {"_build_f", "_meta", "_real_set_num_threads"}
+FOREIGN = {"_baseline_prediction", "_build_f", "_meta", "_predictors", "_real_set_num_threads"}
 """Private attributes of scikit-learn, Dask and OpenBLAS for which there is no public way."""
 
 

@@ -85,6 +85,8 @@ MODELS = {
     "gaussian": lambda: po.GaussianClassifier(),
     "bayes, diagonal": lambda: po.BayesianSoftmaxRegression(posterior="diagonal"),
     "gp": lambda: po.GPClassifier(n_inducing=16, max_iter=3, calibrate=False),
+    "forest": lambda: po.ForestClassifier(20),
+    "boosting": lambda: po.BoostingClassifier(10),
 }
 SETTINGS = {"bayes": [{"predictive": predictive} for predictive in ("quasi", "sample", "probit", "plugin")]}
 """Settings that change predictions of the same fit."""

@@ -15,6 +15,8 @@ _HOME = {
     "SoftmaxRegression": "posteriori.softmax.regression",
     "BayesianSoftmaxRegression": "posteriori.softmax.bayesian",
     "GaussianClassifier": "posteriori.gaussian.classifier",
+    "BoostingClassifier": "posteriori.trees.boosting_classifier",
+    "ForestClassifier": "posteriori.trees.forest_classifier",
     "GaussianPrior": "posteriori.softmax.priors",
     "NormalInverseWishartPrior": "posteriori.gaussian.niw",
     "RidgePrior": "posteriori.gaussian.niw",
@@ -69,6 +71,7 @@ __all__ = [
     "LBFGS",
     "ApproximationWarning",
     "BayesianSoftmaxRegression",
+    "BoostingClassifier",
     "CalibratedClassifier",
     "ColumnWarning",
     "Comparison",
@@ -80,6 +83,7 @@ __all__ = [
     "Decisions",
     "DeepGPClassifier",
     "Evaluation",
+    "ForestClassifier",
     "GPClassifier",
     "GaussianClassifier",
     "GaussianPrior",
@@ -171,6 +175,8 @@ if TYPE_CHECKING:
     from posteriori.storage.onnx_export import to_onnx
     from posteriori.storage.onnx_tables import onnx_inputs
     from posteriori.tables.encoder import TableEncoder
+    from posteriori.trees.boosting_classifier import BoostingClassifier
+    from posteriori.trees.forest_classifier import ForestClassifier
 
 
 def __getattr__(name: str) -> Any:

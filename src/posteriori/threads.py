@@ -20,7 +20,7 @@ from typing import Any
 import joblib
 from threadpoolctl import LibController, ThreadpoolController
 
-__all__ = ["SCIKIT_LEARN", "one_blas_thread", "run_stream", "run_tasks", "usable_threads"]
+__all__ = ["SCIKIT_LEARN", "one_blas_thread", "one_openmp_thread", "run_stream", "run_tasks", "usable_threads"]
 
 SCIKIT_LEARN = threading.Lock()
 """Held while scikit-learn fits something for us: its checks of arrays change Python's warning filters for a moment, and
@@ -77,6 +77,18 @@ def one_blas_thread() -> Iterator[None]:
             if _holders == 0:
                 for library, n_threads in _restore:
                     _limit(library, n_threads)
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_openmp_thread() -> Iterator[None]:
+    """Limit OpenMP to one thread for the caller: sums of scikit-learn then do not hang on the number of threads."""
+    with _controller().limit(limits=1, user_api="openmp"):
+        yield
 
 
 @cache

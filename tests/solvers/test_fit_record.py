@@ -47,6 +47,17 @@ def test_gaussian_classifier():
     assert (found.n_iter, found.n_passes, list(found.trace)) == (found.n_evaluations, 1, [])
 
 
+def test_ensembles_of_trees():
+    forest, boosting = record(po.ForestClassifier(15)), record(po.BoostingClassifier(5))
+    assert isinstance(forest, FitRecord)
+    assert isinstance(boosting, FitRecord)
+    assert forest.converged
+    assert forest.n_iter == 15
+    assert boosting.status is po.Status.ITERATION_LIMIT
+    assert boosting.n_iter == len(boosting.trace) == 5
+    assert forest.objective > 0.0 < boosting.objective
+
+
 def test_gaussian_process():
     pytest.importorskip("jax")
     found = po.load(GOLDEN / "gp.safetensors").solution_

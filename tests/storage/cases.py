@@ -17,6 +17,7 @@ _X, _y = load_iris(return_X_y=True)
 X: np.ndarray = _X[_ROWS]
 Y: np.ndarray = np.array(["setosa", "versicolor", "virginica"])[_y[_ROWS]]
 TABLE = pd.DataFrame(X, columns=["sepal_length", "sepal_width", "petal_length", "petal_width"])
+GAPS = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
 
 SMALL = {"n_inducing": 8, "max_iter": 10}
 
@@ -53,9 +54,11 @@ def golden() -> dict[str, Any]:
         "conformal": fitted(po.ConformalClassifier(po.SoftmaxRegression(), calibration_size=12)),
         "pipeline": fitted(make_pipeline(StandardScaler(), po.SoftmaxRegression())),
         "table": fitted(encoded, messy(), "species"),
+        "forest": fitted(po.ForestClassifier(20), GAPS),
+        "boosting": fitted(po.BoostingClassifier(10), GAPS),
     }
 
 
 def rows_of(name: str) -> Any:
     """The rows that the model of this name predicts."""
-    return {"softmax": TABLE, "table": messy()}.get(name, X)[::4]
+    return {"softmax": TABLE, "table": messy(), "forest": GAPS, "boosting": GAPS}.get(name, X)[::4]

@@ -69,6 +69,35 @@ def check(model, X, atol=1e-12):
     np.testing.assert_array_equal(found["label"][clear], model.predict(X)[clear])
 
 
+TREES = {
+    "forest": lambda **options: po.ForestClassifier(20, **options),
+    "boosting": lambda **options: po.BoostingClassifier(15, **options),
+}
+
+
+@pytest.mark.parametrize("K", [2, 4])
+@pytest.mark.parametrize("name", TREES)
+def test_ensembles_of_trees_with_missing_values(name, K):
+    X, y = simulated(K)
+    X = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    model = TREES[name](classes=[*range(K), 9]).fit(X, y)
+    check(model, X)
+    far = X * 1e3
+    far[1, 2] = np.inf
+    found = ran(model, far)["probabilities"]
+    assert np.isnan(found[1]).all()
+    np.testing.assert_allclose(np.delete(found, 1, 0), model.predict_proba(np.delete(far, 1, 0)), rtol=0, atol=1e-12)
+    assert ran(model, X[:0])["probabilities"].shape == (0, K + 1)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_graph_of_trees_holds_each_array_once(name):
+    X, y = simulated(3)
+    model = TREES[name]().fit(X, y)
+    n_nodes = len(model.fitted_.trees.feature)
+    assert len(to_onnx(model)) < 50 * n_nodes + 50_000
+
+
 BAYESIAN = {
     "full": {"posterior": "full", "approximation": "laplace"},
     "kronecker": {"posterior": "kronecker"},

@@ -34,6 +34,7 @@ __all__ = [
     "Gain",
     "Temperature",
     "fit_temperature",
+    "likeliest_temperature",
     "likely_temperature",
     "log_probabilities",
     "with_doubt",
@@ -154,6 +155,20 @@ def likely_temperature(
     log_slope, doubt, log_evidence = np.array([sample.laplace(*model) for model in models]).T
     likely = softmax(log_evidence + logit(MOVES) * np.sum(models, axis=1))
     return Temperature(float(np.exp(likely @ log_slope)), float(likely @ doubt), frequencies)
+
+
+def likeliest_temperature(
+    Z: np.ndarray, codes: np.ndarray, frequencies: np.ndarray, weights: np.ndarray
+) -> tuple[Temperature, float]:
+    """The map of highest posterior density for rows that were all predicted in one way, and minus its logarithm.
+
+    For models whose logits are of one size by construction, as averages over trees are: the map belongs to the method,
+    and all rows can tell of it together. Parameters are those of `fit_temperature`.
+    """
+    sample = _Sample(Z, codes, weights, frequencies)
+    log_slope = sample.log_slope()
+    doubt = _doubt(sample.own(log_slope), sample.base, weights)
+    return Temperature(float(np.exp(log_slope)), doubt, frequencies), sample.cost(log_slope)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from sklearn.neighbors import NearestNeighbors
 from posteriori.rows.matrices import is_table, open_table, read_matrix
 from posteriori.threads import SCIKIT_LEARN
 
-__all__ = ["RowGroups", "are_copies", "comparable", "group_copies", "row_numbers"]
+__all__ = ["RowGroups", "are_copies", "comparable", "group_copies", "mixed", "row_numbers"]
 
 _MOST_ROWS, _MOST_NEIGHBOURS = 2000, 20_000
 """The number of repeated rows whose neighbours are looked for, and of rows among which they are, at most."""
@@ -67,14 +67,14 @@ def row_numbers(X: Any) -> np.ndarray:
     if sp.issparse(X):
         rows = sp.csr_array(X)
         values = rows.data.astype(np.float64)
-        terms = np.where(values == 0.0, np.uint64(0), _mixed(_bits(values) ^ _mixed(rows.indices.astype(np.uint64))))
+        terms = np.where(values == 0.0, np.uint64(0), mixed(_bits(values) ^ mixed(rows.indices.astype(np.uint64))))
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
         return sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
     out = np.zeros(len(X), dtype=np.uint64)
     for first in range(0, X.shape[1], _COLUMNS_AT_ONCE):
         values = np.asarray(X[:, first : first + _COLUMNS_AT_ONCE], dtype=np.float64)
-        columns = _mixed(np.arange(first, first + values.shape[1], dtype=np.uint64))
-        out += np.where(values == 0.0, np.uint64(0), _mixed(_bits(values) ^ columns)).sum(axis=1, dtype=np.uint64)
+        columns = mixed(np.arange(first, first + values.shape[1], dtype=np.uint64))
+        out += np.where(values == 0.0, np.uint64(0), mixed(_bits(values) ^ columns)).sum(axis=1, dtype=np.uint64)
     return out
 
 
@@ -83,7 +83,7 @@ def _bits(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.where(np.isnan(values), np.nan, values)).view(np.uint64)
 
 
-def _mixed(h: np.ndarray) -> np.ndarray:
+def mixed(h: np.ndarray) -> np.ndarray:
     """The last steps of splitmix64, on unsigned integers that wrap around."""
     h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from posteriori.decision.temperature import LOWEST
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.gaussian.densities import ClassDensities
 from posteriori.gaussian.row_space import RowSpace
@@ -23,6 +24,10 @@ from posteriori.softmax.regression import SoftmaxRegression
 from posteriori.softmax.row_space import RowSpacePosterior
 from posteriori.softmax.structured import BasisPosterior, DiagonalPosterior, KroneckerPosterior
 from posteriori.storage.onnx_graph import Value, import_onnx, log1p
+from posteriori.trees.arrays import TreeArrays
+from posteriori.trees.boosting_classifier import BoostingClassifier
+from posteriori.trees.distinct import class_frequencies
+from posteriori.trees.forest_classifier import ForestClassifier
 
 __all__ = ["CLASSIFIERS", "Outputs"]
 
@@ -297,8 +302,71 @@ def _diagonal_joint(Z: Value, there: Value, densities: ClassDensities) -> Value:
     return ((densities.constants - terms) * there.expanded(1)).sum(2) + densities.log_prior
 
 
+# Ensembles of trees
+
+
+def _forest(model: ForestClassifier, X: Value) -> Outputs:
+    """T(sum_t p_t / T), p_t the shares in the leaf of each tree."""
+    forest, op = model.fitted_, X.graph.op
+    kinds = op("Gather", forest.pattern.astype(np.int64), _leaves(forest.trees, X))  # (n, T)
+    P = op("Gather", forest.shares, kinds).sum(1) / float(forest.trees.n_trees)
+    return _mapped(op("Log", P), forest.temperature, forest.frequencies, X)
+
+
+def _boosting(model: BoostingClassifier, X: Value) -> Outputs:
+    """T(softmax(F)), F the sum of the values of leaves over rounds."""
+    boosted, op = model.fitted_, X.graph.op
+    q, K = len(boosted.baseline), len(boosted.class_count)
+    if q == 0:
+        F = _for_every_row(np.zeros(1), X)
+    else:
+        values = op("Gather", boosted.value, _leaves(boosted.trees, X))
+        F = values.reshaped(0, boosted.trees.n_trees // q, q).sum(1) + boosted.baseline
+        F = F.padded(1, 0) if q == 1 else F
+    log_p = op("Max", op("LogSoftmax", F, axis=-1), LOWEST).padded(0, 1, LOWEST)
+    place = np.full(K, len(boosted.present))  # after all classes that have rows: one that has none
+    place[boosted.present] = np.arange(len(boosted.present))
+    return _mapped(log_p.columns(place), boosted.temperature, class_frequencies(boosted.class_count), X)
+
+
+def _mapped(Z: Value, temperature: tuple[float, float], frequencies: np.ndarray, X: Value) -> Outputs:
+    """(1 - eps) softmax(beta z) + eps pi."""
+    slope, doubt = temperature
+    P = (1.0 - doubt) * (slope * Z).softmax() + doubt * frequencies
+    return Outputs(P + _no_number(X, missing_allowed=True), P)
+
+
+def _leaves(trees: TreeArrays, X: Value) -> Value:
+    """The leaf of each row in each tree, (n, T): one level of all trees after another, leaves stay where they are."""
+    op, own, inner = X.graph.op, np.arange(len(trees.feature)), trees.feature >= 0
+
+    def kept(values: np.ndarray) -> Value:
+        """An array that is in the graph once, whatever the number of levels."""
+        return op("Identity", values.astype(np.int64) if values.dtype.kind == "i" else values)
+
+    left, right = kept(np.where(inner, trees.left, own)), kept(np.where(inner, trees.right, own))
+    column, threshold = kept(np.where(inner, trees.feature, 0)), kept(trees.threshold)
+    missing_left = kept(trees.missing_left)
+    at = _for_every_row(trees.roots.astype(np.int64), X)
+    for _ in range(trees.depth):
+        x = op("GatherElements", X, op("Gather", column, at), axis=1)
+        goes_left = op("LessOrEqual", x, op("Gather", threshold, at))
+        missing = op("And", x.is_nan(), op("Gather", missing_left, at))
+        at = op("Where", op("Or", goes_left, missing), op("Gather", left, at), op("Gather", right, at))
+    return at
+
+
+def _for_every_row(values: np.ndarray, X: Value) -> Value:
+    """One and the same vector (m,) for every row, (n, m)."""
+    op = X.graph.op
+    n_rows = op("Slice", op("Shape", X), np.array([0]), np.array([1]))
+    return op("Expand", values[None], op("Concat", n_rows, np.array([1]), axis=0))
+
+
 CLASSIFIERS: dict[type, Callable[[Any, Value], Outputs]] = {
     SoftmaxRegression: _softmax,
     BayesianSoftmaxRegression: _bayesian,
     GaussianClassifier: _gaussian,
+    ForestClassifier: _forest,
+    BoostingClassifier: _boosting,
 }

@@ -38,9 +38,9 @@ _OPSET = 18
 """The oldest with the reductions used here; runtimes since 2023 have it."""
 _LARGEST = float(np.finfo(np.float64).max)
 _EXPORTED = (
-    "SoftmaxRegression, BayesianSoftmaxRegression, GaussianClassifier, UtilityClassifier and CalibratedClassifier "
-    "around one of these, and scikit-learn pipelines of TableEncoder (first), StandardScaler, MinMaxScaler or "
-    "MaxAbsScaler that end in one"
+    "SoftmaxRegression, BayesianSoftmaxRegression, GaussianClassifier, ForestClassifier, BoostingClassifier, "
+    "UtilityClassifier and CalibratedClassifier around one of these, and scikit-learn pipelines of TableEncoder "
+    "(first), StandardScaler, MinMaxScaler or MaxAbsScaler that end in one"
 )
 
 

@@ -143,6 +143,11 @@ def _without_left_out(state: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in state.items() if name not in ("left_out_", "judged_")}
 
 
+def _without_folds(state: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what folds said of single rows."""
+    return {name: value for name, value in state.items() if name != "_folds"}
+
+
 def _without_function(state: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in state.items() if name != "f_"}
 
@@ -196,6 +201,8 @@ def _estimators() -> list[Stored]:
         ),
         Stored("GPClassifier", "posteriori.gp.classifier", "estimator"),
         Stored("DeepGPClassifier", "posteriori.gp.deep_classifier", "estimator"),
+        Stored("ForestClassifier", "posteriori.trees.forest_classifier", "estimator"),
+        Stored("BoostingClassifier", "posteriori.trees.boosting_classifier", "estimator", lean=_without_folds),
         Stored("TableEncoder", "posteriori.tables.encoder", "estimator"),
         Stored("UtilityClassifier", "posteriori.meta.utility_classifier", "estimator"),
         Stored("CalibratedClassifier", "posteriori.meta.calibrated_classifier", "estimator"),
@@ -307,6 +314,12 @@ def _parts() -> list[Stored]:
         Stored("SoftmaxLikelihood", "posteriori.gp.likelihoods", "fields", deferred=True),
         Stored("Rule", "posteriori.maths.argmax", "fields", deferred=True),
         Stored("Chunk", "posteriori.gp.solution", "fields"),
+        # trees
+        Stored("TreeArrays", "posteriori.trees.arrays", "fields"),
+        Stored("FittedForest", "posteriori.trees.forest", "fields"),
+        Stored("ForestSolution", "posteriori.trees.forest", "fields"),
+        Stored("FittedBoosting", "posteriori.trees.boosting", "fields"),
+        Stored("BoostingSolution", "posteriori.trees.boosting", "fields"),
         # tables
         Stored("Encoding", "posteriori.tables.plans", "fields"),
         Stored("ColumnEncoding", "posteriori.tables.plans", "fields"),

@@ -1,0 +1,1 @@
+"""Ensembles of decision trees: forests of randomised trees, and boosted trees."""
