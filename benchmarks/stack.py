@@ -28,7 +28,7 @@ STACK, PEER = "stack", "StackingClassifier"
 OTHERS = ("CatBoost", "LightGBM", "HistGradientBoosting", "RandomForest", "LogisticRegressionCV")
 EXTRA = ("tic_tac_toe", "hypothyroid", "audiology", "crabs4")
 """Sets that are shown below the others, and are not part of means over sets."""
-LARGEST_PEER = 1000
+LARGEST_PEER = 700
 """Rows of a set up to which scikit-learn's stack is fitted."""
 QUICK = ("iris",)
 

@@ -384,7 +384,7 @@ def test_a_program_that_is_stopped_ends_with_the_code_of_the_signal(tmp_path, nu
     command = [sys.executable, "-m", "posteriori", *map(str, arguments)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stderr.readline().startswith("Reading")
-        assert process.stderr.readline().startswith("Comparing")
+        assert process.stderr.readline().startswith("Fitting")
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + number

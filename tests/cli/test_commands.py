@@ -101,7 +101,7 @@ def test_fit_for_programs(folder):
 @pytest.mark.slow
 def test_fit_chooses_and_says_why(folder, monkeypatch):
     monkeypatch.setattr("posteriori.meta.selection._MOST_ROWS_OF_GP", 0)
-    monkeypatch.setattr("posteriori.meta.selection._FOLDS", 2)
+    monkeypatch.setattr("posteriori.meta.selection._CANDIDATES", ("bayes", "gaussian"))
     found = []
 
     def select_once(*arguments, **options):

@@ -24,6 +24,7 @@ def run(*arguments):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(selection, "_MOST_ROWS_OF_GP", 0)
+    monkeypatch.setattr(selection, "_CANDIDATES", ("bayes", "gaussian"))
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_quiet_is_quiet(noise):
 
 def test_estimates_grow_with_the_work():
     small, large = Shape(100, 5, 3), Shape(3_000, 50, 10)
-    for name in ("softmax", "bayes", "gaussian", "gp", "deep-gp"):
+    for name in ("softmax", "bayes", "gaussian", "forest", "boosting", "gp", "deep-gp"):
         assert 0 < expected_seconds(name, small) < expected_seconds(name, large)
     assert in_words(119) == "up to about 2 minutes"
     assert in_words(1.5) == "up to about 2 seconds"

@@ -84,7 +84,7 @@ def test_auto_compares_on_a_sample_and_fits_all_rows(folder, monkeypatch):
     monkeypatch.setattr("posteriori.meta.selection._MOST_ROWS_OF_GP", 0)
     summary = fitted(folder / "part-*.parquet")
     assert summary["rows"] == N - 60
-    assert "500 rows held out" in summary["choice"]["reason"]
+    assert "500 rows left out" in summary["choice"]["reason"]
     assert summary["learned"]
 
 

@@ -29,7 +29,8 @@ def round_(n=300, seed=0):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Without Gaussian processes, and on one thread: fits are so small that threads would wait."""
+    """Without trees and Gaussian processes, and on one thread: fits are so small that threads would wait."""
+    monkeypatch.setattr(selection, "_CANDIDATES", ("bayes", "gaussian"))
     monkeypatch.setattr(selection, "_MOST_ROWS_OF_GP", 0)
     with threadpool_limits(1):
         yield
@@ -110,6 +111,12 @@ def test_a_class_of_one_row_is_no_obstacle():
     found = select_model(table.set_column(2, "kind", pa.array(kinds)), "kind")
     assert found.name in MODELS
     assert all(np.isfinite(c.log_loss) for c in found.comparison.models)
+
+
+def test_candidates_depend_on_the_rows():
+    assert selection.candidates(100) == ["bayes", "gaussian", "forest", "boosting", "gp"]
+    assert selection.candidates(20_000) == ["bayes", "gaussian", "forest", "boosting"]
+    assert selection.candidates(100, in_memory=False) == selection.candidates(10**6) == ["bayes", "gaussian"]
 
 
 def test_models_have_names():

@@ -49,6 +49,8 @@ class ModelName(StrEnum):
     softmax = "softmax"
     bayes = "bayes"
     gaussian = "gaussian"
+    forest = "forest"
+    boosting = "boosting"
     gp = "gp"
     deep_gp = "deep-gp"
 

@@ -96,7 +96,7 @@ def _require_prior(name: str, prior: str | None) -> None:
 
 
 def _require_room(name: str, rows: TrainingRows) -> None:
-    if name in ("gp", "deep-gp", STACK) and not rows.in_memory:
+    if name in ("forest", "boosting", "gp", "deep-gp", STACK) and not rows.in_memory:
         raise ValueError(
             f"--model {name} needs all rows in memory, and {counted(rows.n_rows)} are too many for it here: use "
             "--model bayes or gaussian, which read them in passes, or fit a sample of the rows."
@@ -110,7 +110,7 @@ def _select(
     several = name in ("auto", STACK)
     if not several and not is_checked(*shape[:3]):
         return None
-    names = candidates(rows.table.num_rows) if several else [name]
+    names = candidates(rows.table.num_rows, in_memory=rows.in_memory) if several else [name]
     progress.comparing(names, shape._replace(rows=rows.table.num_rows, streamed=False))
     return select_model(
         rows.table,

@@ -40,8 +40,9 @@ def expected_seconds(name: str, shape: Shape) -> float:
     """Seconds that one fit of a model may take, from measurements on one core.
 
     Softmax models add up curvature of (K D)^2 entries over the rows and factor it. Gaussian classes try structures on
-    at most 4,000 rows left out. A Gaussian process factors matrices of all rows, up to some 2,000; a deep one compiles
-    for some seconds, then learns in steps over all rows.
+    at most 4,000 rows left out. Trees grow with the rows, and boosted ones take as long as their folds may. A Gaussian
+    process factors matrices of all rows, up to some 2,000; a deep one compiles for some seconds, then learns in steps
+    over all rows.
     """
     n, D, K, streamed = shape
     p = K * (D + 1)
@@ -49,6 +50,10 @@ def expected_seconds(name: str, shape: Shape) -> float:
         seconds = 0.5 + 2.5e-6 * K * min(n, 2_000) ** 2 + 2e-3 * K * max(n - 2_000, 0) / 5
     elif name == "deep-gp":
         seconds = 24.0 + 0.04 * n * max(K, 3) / 3
+    elif name == "forest":
+        seconds = 0.5 + 4e-4 * n * (1.0 + D / 100)
+    elif name == "boosting":
+        seconds = 0.2 + min(4e-4 * n * K * (1.0 + D / 100), 12.0) + 5e-5 * n
     elif name == "gaussian":
         seconds = 0.4 + 2.5e-4 * min(n, 4_000) * (1.0 + D / 50) * (1.0 + K / 10) + 1e-9 * n * D * D
     else:

@@ -28,6 +28,8 @@ from posteriori.rows.engines import label_vector, read_labels
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
 from posteriori.softmax.priors import GaussianPrior
 from posteriori.tables.encoder import TableEncoder
+from posteriori.trees.boosting_classifier import BoostingClassifier
+from posteriori.trees.forest_classifier import ForestClassifier
 
 __all__ = [
     "FREQUENCIES",
@@ -51,6 +53,8 @@ MODELS: dict[str, Callable[..., Any]] = {
     "softmax": partial(BayesianSoftmaxRegression, approximation="laplace", predictive="plugin"),
     "bayes": BayesianSoftmaxRegression,
     "gaussian": GaussianClassifier,
+    "forest": ForestClassifier,
+    "boosting": BoostingClassifier,
     "gp": GPClassifier,
     "deep-gp": DeepGPClassifier,
     FREQUENCIES: partial(BayesianSoftmaxRegression, prior=_NOTHING_MOVES, approximation="laplace", predictive="plugin"),
@@ -61,13 +65,16 @@ not depend on the units of the columns, and are as small as the rows ask for."""
 WITH_PRIOR = ("bayes", "softmax")
 """Models whose prior a user may choose."""
 
-_MOST_ROWS_OF_GP = 5_000
+_CANDIDATES = ("bayes", "gaussian", "forest", "boosting")
+_STREAMED = ("bayes", "gaussian")
+"""Candidates that read rows in passes, where they are not in memory."""
+_MOST_ROWS_OF_GP, _MOST_ROWS_OF_TREES = 5_000, 100_000
 _ROWS_FOR_A_PARAMETER = 50
 _CLEARLY = 1.0
 """Standard errors by which a model must be better than the class frequencies. On samples of 20 to 150 rows of tables of
 statsmodels and scikit-learn the mean log-loss is about the same for all limits from 0 to 1, and fewest models predict
 new rows worse than the frequencies at 1."""
-_PREFERENCE = ("bayes", "softmax", "gaussian", "gp", "deep-gp")
+_PREFERENCE = ("bayes", "softmax", "gaussian", "forest", "boosting", "gp", "deep-gp")
 """Among models that predict equally well: first the one that knows how sure it is and costs least."""
 
 
@@ -112,9 +119,11 @@ def table_model(
     return Pipeline([("encode", TableEncoder(**encoding)), ("model", model)])
 
 
-def candidates(n_rows: int) -> list[str]:
-    """The models that are judged for so many rows; Gaussian processes only where they take minutes at most."""
-    return ["bayes", "gaussian", *(["gp"] if n_rows <= _MOST_ROWS_OF_GP else [])]
+def candidates(n_rows: int, *, in_memory: bool = True) -> list[str]:
+    """The models that are judged for so many rows; the costly ones only where they take minutes at most."""
+    if not in_memory or n_rows > _MOST_ROWS_OF_TREES:
+        return [*_STREAMED]
+    return [*_CANDIDATES, *(["gp"] if n_rows <= _MOST_ROWS_OF_GP else [])]
 
 
 def is_checked(n_rows: int, n_features: int, n_classes: int) -> bool:

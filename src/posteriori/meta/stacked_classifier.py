@@ -34,11 +34,13 @@ from posteriori.rows.engines import label_vector, read_labels, require_in_memory
 from posteriori.rows.matrices import collected
 from posteriori.rows.schema import adopt_features
 from posteriori.softmax.bayesian import BayesianSoftmaxRegression
+from posteriori.trees.boosting_classifier import BoostingClassifier
+from posteriori.trees.forest_classifier import ForestClassifier
 
 __all__ = ["StackGain", "StackMember", "StackedClassifier", "automatic_members"]
 
-_MOST_PROCESS_ROWS = 10_000
-"""Rows up to which a Gaussian process is a member where none are named: it takes a minute or two there."""
+_MOST_PROCESS_ROWS, _MOST_TREE_ROWS = 10_000, 100_000
+"""Rows up to which a Gaussian process and trees are members where none are named: they take a minute or two there."""
 _LEVELS = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995)
 """Levels of the members' intervals, from which the mixture's are made."""
 
@@ -98,6 +100,9 @@ def automatic_members(n_rows: int, seed: Any = None) -> dict[str, Any]:
         "softmax": BayesianSoftmaxRegression(random_state=seed),
         "gaussian": GaussianClassifier(random_state=seed),
     }
+    if n_rows <= _MOST_TREE_ROWS:
+        members["forest"] = ForestClassifier(random_state=seed)
+        members["boosting"] = BoostingClassifier(random_state=seed)
     if n_rows <= _MOST_PROCESS_ROWS:
         members["gp"] = GPClassifier(random_state=seed)
     return members
@@ -119,8 +124,8 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimators : "auto", list of classifiers, list of (name, classifier), or dict, default "auto"
-        "auto" is softmax regression, Gaussian classes and, for up to 10,000 rows, a Gaussian process. Classifiers of
-        scikit-learn may be members: they are judged in five folds.
+        "auto" is softmax regression, Gaussian classes, a forest, boosted trees (up to 100,000 rows) and a Gaussian
+        process (up to 10,000). Classifiers of scikit-learn may be members: they are judged in five folds.
     pool : {"linear", "log"}, default "linear"
         A mixture of the members' probabilities, or a product of their powers.
     weights : {"loo", "equal"} or array, default "loo"
