@@ -56,6 +56,7 @@ def golden() -> dict[str, Any]:
         "table": fitted(encoded, messy(), "species"),
         "forest": fitted(po.ForestClassifier(20), GAPS),
         "boosting": fitted(po.BoostingClassifier(10), GAPS),
+        "stack": fitted(po.StackedClassifier([po.SoftmaxRegression(), po.GaussianClassifier("tied")])),
     }
 
 

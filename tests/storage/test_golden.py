@@ -17,7 +17,7 @@ FILES = sorted(FOLDER.glob("format-*/*.safetensors"))
 
 def test_there_are_files_of_every_version() -> None:
     for version in range(1, FORMAT + 1):
-        assert len(list(FOLDER.glob(f"format-{version}/*.safetensors"))) == 12
+        assert len(list(FOLDER.glob(f"format-{version}/*.safetensors"))) == 13
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")

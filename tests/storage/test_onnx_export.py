@@ -562,3 +562,22 @@ def test_without_onnx_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'posteriori[onnx]'")):
         to_onnx(po.SoftmaxRegression().fit([[0.0], [1.0]], [0, 1]))
+
+
+# Stacks
+
+
+@pytest.mark.parametrize("pool", ["linear", "log"])
+@pytest.mark.parametrize("K", [2, 3])
+def test_stacks(pool, K):
+    X, y = simulated(K)
+    members = [po.SoftmaxRegression(1.0), po.BayesianSoftmaxRegression(1.0), po.GaussianClassifier("tied")]
+    check(fitted(po.StackedClassifier(members, pool=pool, weights=[0.5, 0.2, 0.3]), X, y), some_rows(X))
+
+
+def test_a_stack_with_a_member_that_cannot_be_exported():
+    X, y = simulated(2)
+    members = [po.SoftmaxRegression(1.0), po.GPClassifier(max_iter=1)]
+    stack = fitted(po.StackedClassifier(members, weights="equal"), X, y)
+    with pytest.raises(TypeError, match="GPClassifier cannot be exported to ONNX"):
+        to_onnx(stack)

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
-__all__ = ["POOLS", "LinearPool", "LogPool"]
+__all__ = ["LEAST_LOG", "POOLS", "LinearPool", "LogPool"]
 
 _STRENGTH = 3.0
 """The rows that equal weights are worth."""
@@ -30,7 +30,7 @@ _LEAST = 0.02
 _MOSTLY_PRIOR = 1.5
 """A weight of up to so many times what a model has before any row counts owes nothing to the rows."""
 _MOST_STEPS, _ENOUGH = 5000, 1e-10
-_FLOOR = -30.0
+LEAST_LOG = -30.0
 """The least log-probability that a product takes seriously."""
 
 
@@ -85,7 +85,7 @@ class LogPool:
     def weights(self, log_p: np.ndarray, Y: np.ndarray, c: np.ndarray, strength: float = _STRENGTH) -> np.ndarray:
         """The powers (M,); arguments are those of `LinearPool.weights`."""
         M = len(log_p)
-        held = np.maximum(log_p, _FLOOR)
+        held = np.maximum(log_p, LEAST_LOG)
         own = np.einsum("nk,mnk->mn", Y, held) @ c
 
         def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
@@ -105,7 +105,7 @@ class LogPool:
 
     def log_pooled(self, log_p: np.ndarray, w: np.ndarray) -> np.ndarray:
         """The log-probabilities (n, K) of the product of (M, n, K)."""
-        return log_softmax(np.einsum("m,mnk->nk", w, np.maximum(log_p, _FLOOR)), axis=1)
+        return log_softmax(np.einsum("m,mnk->nk", w, np.maximum(log_p, LEAST_LOG)), axis=1)
 
 
 POOLS = {pool.name: pool for pool in (LinearPool(), LogPool())}

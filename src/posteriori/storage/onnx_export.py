@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision import Utility
 from posteriori.decision.decisions import tie_slack
+from posteriori.decision.pooling import LEAST_LOG
 from posteriori.decision.temperature import LOWEST
 from posteriori.files import replacing
 from posteriori.meta.calibrated_classifier import CalibratedClassifier
+from posteriori.meta.stacked_classifier import StackedClassifier
 from posteriori.meta.utility_classifier import UtilityClassifier
 from posteriori.storage.onnx_classifiers import CLASSIFIERS, Outputs
 from posteriori.storage.onnx_graph import Graph, Value, import_onnx
@@ -39,8 +43,8 @@ _OPSET = 18
 _LARGEST = float(np.finfo(np.float64).max)
 _EXPORTED = (
     "SoftmaxRegression, BayesianSoftmaxRegression, GaussianClassifier, ForestClassifier, BoostingClassifier, "
-    "UtilityClassifier and CalibratedClassifier around one of these, and scikit-learn pipelines of TableEncoder "
-    "(first), StandardScaler, MinMaxScaler or MaxAbsScaler that end in one"
+    "UtilityClassifier, CalibratedClassifier and StackedClassifier around these, and scikit-learn pipelines of "
+    "TableEncoder (first), StandardScaler, MinMaxScaler or MaxAbsScaler that end in one"
 )
 
 
@@ -112,6 +116,10 @@ def _require_exportable(model: Any) -> None:
                 "'vector' or 'dirichlet'."
             )
         _require_exportable(model.estimator_)
+    elif isinstance(model, StackedClassifier):
+        check_is_fitted(model, "estimators_")
+        for _, member in model.estimators_:
+            _require_exportable(member)
     elif isinstance(model, tuple(_BUILDERS)):
         check_is_fitted(model)
     else:
@@ -283,10 +291,29 @@ def _calibrated(model: CalibratedClassifier, X: Value) -> Outputs:
     return Outputs(calibrated.where(op("Not", P.is_nan()), np.nan), calibrated)
 
 
+def _stacked(model: StackedClassifier, X: Value) -> Outputs:
+    """sum_m w_m p_m, or softmax(sum_m w_m log p_m), of the members that take part."""
+    op, K = X.graph.op, len(model.classes_)
+    members = [_outputs(member, X).probabilities for _, member in model.estimators_]
+    if model.pool == "linear":
+        shares = model.weights_ / model.weights_.sum()
+        terms = [P.scaled(np.full(K, share)) for P, share in zip(members, shares, strict=True)]
+        pooled = reduce(add, terms)
+        return Outputs(pooled, pooled)
+    terms = []
+    for P, weight in zip(members, model.weights_, strict=True):
+        Z = op("Log", P)
+        held = Z.where(op("Greater", Z, LEAST_LOG), LEAST_LOG)
+        terms.append(held.scaled(np.full(K, weight)))
+    pooled = reduce(add, terms).softmax()
+    return Outputs(pooled, pooled)
+
+
 _BUILDERS: dict[type, Callable[[Any, Value], Outputs]] = {
     **CLASSIFIERS,
     UtilityClassifier: _deciding,
     CalibratedClassifier: _calibrated,
+    StackedClassifier: _stacked,
 }
 _AROUND = (UtilityClassifier, CalibratedClassifier)
 """Estimators that hold another classifier, as `estimator_`."""
