@@ -233,3 +233,20 @@ def test_no_rows_are_kept_in_files_or_in_other_processes(name):
     model = clone(MODELS[name]).fit(X, y)
     assert X.tobytes()[:200] not in pickle.dumps(model)
     assert X.tobytes()[:200] in pickle.dumps(vars(model)["_rows"].given)
+
+
+def test_a_classifier_that_decides_has_the_left_out_rows_of_its_estimator():
+    X, y = small()
+    model = po.UtilityClassifier(po.SoftmaxRegression(1.0)).fit(X, y)
+    np.testing.assert_array_equal(model.loo(groups=None).losses, model.estimator_.loo(groups=None).losses)
+
+
+def test_what_a_result_says():
+    X, y = small()
+    left = po.SoftmaxRegression(0.01).fit(X, y).loo()
+    assert repr(left).startswith(
+        f"LeftOut(log-loss {left.log_loss:.4f} +- {left.log_loss_error:.4f} of 50 rows left out"
+    )
+    assert left.n_unreliable > 0
+    assert f"not to be trusted for {left.n_unreliable}: see loo(exact='unreliable')" in repr(left)
+    assert left.accuracy == np.mean(left.log_proba.argmax(axis=1) == y)

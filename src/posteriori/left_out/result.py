@@ -76,7 +76,7 @@ class LeftOut:
             together = "copies, left out together" if self.copied else "each left out alone"
             said += f"; {self.n_twins:,} rows have a twin ({together})"
         if self.n_unreliable:
-            said += f"; {self.n_unreliable:,} of them unreliable: loo(exact='unreliable') fits these again"
+            said += f"; the formula is not to be trusted for {self.n_unreliable:,}: see loo(exact='unreliable')"
         return f"LeftOut({said})"
 
     @cached_property

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from posteriori.decision import Decisions, Utility, decide
 from posteriori.decision.utility import codes_of
+from posteriori.left_out.result import LeftOut
 from posteriori.meta.routing import fit_metadata, fit_router, if_estimator_has
 from posteriori.parameters import require_count
 from posteriori.rows.engines import read_labels
@@ -128,6 +129,12 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """Logarithms of the class probabilities, those of the estimator."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_log_proba(X)
+
+    @if_estimator_has("loo")
+    def loo(self, *rows: Any, **options: Any) -> LeftOut:
+        """Each row of the fit predicted without itself, by the estimator's own `loo`, which says what it takes."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.loo(*rows, **options)
 
     @if_estimator_has("decision_function")
     def decision_function(self, X: Any) -> np.ndarray:
