@@ -49,11 +49,11 @@ def test_straight_borders_take_a_linear_model():
 
 @pytest.mark.usefixtures("quick")
 def test_round_borders_do_not():
-    found = select_model(round_(), "kind")
+    found = select_model(round_(), "kind", stack=False)
     assert found.name == "gaussian"
     losses = {model.name: model.log_loss for model in found.comparison.models}
     assert losses["gaussian"] < 0.5 * losses["bayes"]
-    assert found.reason.startswith("lowest log-loss on 300 rows left out")
+    assert found.reason == "lowest log-loss on 300 rows left out"
 
 
 @pytest.mark.usefixtures("quick")
@@ -82,7 +82,7 @@ def test_a_stack_is_selected_where_it_gains_more_than_its_standard_error():
     gain = together.model[-1].gain_
     assert together.name == "stack"
     assert found.name == ("stack" if gain.difference > gain.error else gain.best)
-    assert together.reason.startswith("a mixture (")
+    assert together.reason.startswith(("a mixture (", "a product of powers ("))
     assert f"{gain.difference:.4f} below {gain.best} alone" in together.reason
     alone = select_model(half_and_half(), "kind", names=["bayes", "gaussian"], stack=False)
     assert alone.name != "stack"

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -111,6 +112,24 @@ def test_pools_and_weights(pool, weights):
         np.testing.assert_allclose(found.weights_, 0.5)
     if isinstance(weights, list):
         np.testing.assert_allclose(found.weights_, weights)
+
+
+def test_the_product_is_taken_where_left_out_rows_are_clearly_better_for_it():
+    """Two models that each see half of what there is to see: the truth is their product."""
+    rng = np.random.default_rng(0)
+    b = rng.integers(2, size=2000)
+    A = rng.normal(size=(2000, 2)) + 1.5 * b[:, None]
+    halves = {
+        f"column {d}": make_pipeline(ColumnTransformer([("take", "passthrough", [d])]), po.SoftmaxRegression(0.1))
+        for d in range(2)
+    }
+    found = po.StackedClassifier(halves, pool="auto").fit(A, b)
+    assert found.pool_ == "log"
+    np.testing.assert_allclose(found.weights_, 1.0, atol=0.15)
+    assert found.loo().log_loss < po.StackedClassifier(halves).fit(A, b).loo().log_loss - 0.02
+    # where it is better by less than half a standard error, the mixture stays
+    wrong = {"true": po.SoftmaxRegression(0.1), "no rows": po.SoftmaxRegression(1e9)}
+    assert po.StackedClassifier(wrong, pool="auto").fit(A, b).pool_ == "linear"
 
 
 def test_copies_are_left_out_together_by_every_member():

@@ -206,7 +206,7 @@ def select_model(
     except ValueError as error:
         return Selection(FREQUENCIES, None, f"no rows could be left out to judge a model by ({str(error).rstrip('.')})")
     comparison = comparison_of([*judged, _frequencies(rows)], rows)
-    together = None if stack is False or len(judged) < 2 else StackedClassifier().assembled(judged, rows)
+    together = None if stack is False or len(judged) < 2 else StackedClassifier(pool="auto").assembled(judged, rows)
     name, reason = _chosen(comparison, together, must_stack=bool(stack))
     fitted = together if name == STACK else next((each.model for each in judged if each.name == name), None)
     model = None if fitted is None else Pipeline([("encode", encoder), ("model", fitted)])
@@ -282,7 +282,8 @@ def _in_words(stack: StackedClassifier, left_out: str) -> str:
     members = zip(stack.estimators_, stack.weights_, strict=True)
     shares = ", ".join(f"{name} {weight:.2f}" for (name, _), weight in members)
     gain = stack.gain_
+    kind = "a mixture" if stack.pool_ == "linear" else "a product of powers"
     return (
-        f"a mixture ({shares}) has a log-loss of {stack.left_out_.log_loss:.4f} on {left_out}, "
+        f"{kind} ({shares}) has a log-loss of {stack.left_out_.log_loss:.4f} on {left_out}, "
         f"{gain.difference:.4f} below {gain.best} alone (standard error {gain.error:.4f})"
     )

@@ -41,6 +41,8 @@ __all__ = ["StackGain", "StackMember", "StackedClassifier", "automatic_members"]
 
 _MOST_PROCESS_ROWS, _MOST_TREE_ROWS = 10_000, 100_000
 """Rows up to which a Gaussian process and trees are members where none are named: they take a minute or two there."""
+_CLEARLY = 0.5
+"""Standard errors by which a product must be better than a mixture, whose uncertainty is easier to understand."""
 _LEVELS = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995)
 """Levels of the members' intervals, from which the mixture's are made."""
 
@@ -108,6 +110,14 @@ def automatic_members(n_rows: int, seed: Any = None) -> dict[str, Any]:
     return members
 
 
+class _Pooled(NamedTuple):
+    """A pool of members: its name, their weights (M,), and what they say together of rows left out, (n, K)."""
+
+    name: str
+    weights: np.ndarray
+    log_proba: np.ndarray
+
+
 def _has_members_with(method: str) -> Any:
     def check(stack: StackedClassifier) -> bool:
         models = [model for _, model in getattr(stack, "estimators_", ())]
@@ -126,8 +136,9 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
     estimators : "auto", list of classifiers, list of (name, classifier), or dict, default "auto"
         "auto" is softmax regression, Gaussian classes, a forest, boosted trees (up to 100,000 rows) and a Gaussian
         process (up to 10,000). Classifiers of scikit-learn may be members: they are judged in five folds.
-    pool : {"linear", "log"}, default "linear"
-        A mixture of the members' probabilities, or a product of their powers.
+    pool : {"linear", "log", "auto"}, default "linear"
+        A mixture of the members' probabilities, or a product of their powers; "auto" takes the product where left-out
+        rows are clearly more probable under it, by half a standard error.
     weights : {"loo", "equal"} or array, default "loo"
         Chosen by left-out rows, all alike, or given.
     max_seconds : number or None, default None
@@ -143,6 +154,7 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
         Those that take part in predictions.
     weights_ : ndarray
         Their weights.
+    pool_ : {"linear", "log"}
     judged_ : list of (name, fitted classifier)
         All that were judged, those of no weight too; not part of a file.
     members_ : list of StackMember
@@ -230,22 +242,40 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _assemble(self, judged: list[Judged], rows: JudgedRows, names: Sequence[str]) -> None:
-        log_p, pool = np.array([each.left.log_proba for each in judged]), POOLS[self.pool]
-        w = self._weights(log_p, rows, names, judged)
-        used = np.flatnonzero(w > 0.0)
-        if isinstance(self.weights, str) and self.weights == "loo":
-            used = np.flatnonzero(~pool.negligible(w, rows.c))
-            some = pool.weights(log_p[used], rows.Y, rows.c)
-            w = np.zeros(len(judged))
-            w[used] = some
+        log_p = np.array([each.left.log_proba for each in judged])
+        asked = [*POOLS] if self.pool == "auto" else [self.pool]
+        pooled = self._chosen([self._pooled(name, log_p, rows, names, judged) for name in asked], rows)
+        used = np.flatnonzero(pooled.weights > 0.0)
+        self.pool_, self.weights_ = pooled.name, pooled.weights[used]
         self.estimators_ = [(judged[m].name, judged[m].model) for m in used]
-        self.weights_ = w[used]
         self.judged_ = [(each.name, each.model) for each in judged]
-        self.members_ = [_member(each, w[m]) for m, each in enumerate(judged)]
+        self.members_ = [_member(each, pooled.weights[m]) for m, each in enumerate(judged)]
         self.classes_ = rows.classes
-        self.left_out_ = _pooled(judged, pool.log_pooled(log_p[used], w[used]), rows)
+        self.left_out_ = _left_out(judged, pooled.log_proba, rows)
         self.gain_ = _gain(judged, self.left_out_, len(used))
         adopt_features(self, self.estimators_[0][1])
+
+    def _pooled(
+        self, name: str, log_p: np.ndarray, rows: JudgedRows, names: Sequence[str], judged: list[Judged]
+    ) -> _Pooled:
+        """The members' left-out predictions as one, with weights of which negligible ones are zero."""
+        pool = POOLS[name]
+        w = self._weights(pool, log_p, rows, names, judged)
+        if isinstance(self.weights, str) and self.weights == "loo":
+            used = np.flatnonzero(~pool.negligible(w, rows.c))
+            w = np.zeros(len(judged))
+            w[used] = pool.weights(log_p[used], rows.Y, rows.c)
+        used = np.flatnonzero(w > 0.0)
+        return _Pooled(name, w, pool.log_pooled(log_p[used], w[used]))
+
+    @staticmethod
+    def _chosen(pooled: Sequence[_Pooled], rows: JudgedRows) -> _Pooled:
+        """The first, unless the second has clearly higher log-probabilities of left-out labels."""
+        if len(pooled) == 1:
+            return pooled[0]
+        first, second = (np.einsum("nk,nk->n", rows.Y, np.where(rows.Y > 0.0, p.log_proba, 0.0)) for p in pooled)
+        gain, error = grouped_mean_and_error(second - first, rows.c, rows.groups)
+        return pooled[1] if gain > _CLEARLY * error else pooled[0]
 
     def loo(self) -> LeftOut:
         """Each row of the fit predicted without itself, by members that were fitted without it.
@@ -263,7 +293,7 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "estimators_")
         X = self._features(X)
         log_p = np.array([log_probabilities(model, X) for _, model in self.estimators_])
-        return POOLS[self.pool].log_pooled(log_p, self.weights_)
+        return POOLS[self.pool_].log_pooled(log_p, self.weights_)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities, (n, K)."""
@@ -334,11 +364,13 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
                 print(f"{name}: log-loss {judged[-1].left.log_loss:.4f} of rows left out, {judged[-1].seconds:.1f} s")
         return judged, skipped
 
-    def _weights(self, log_p: np.ndarray, rows: JudgedRows, names: Sequence[str], judged: list[Judged]) -> np.ndarray:
+    def _weights(
+        self, pool: Any, log_p: np.ndarray, rows: JudgedRows, names: Sequence[str], judged: list[Judged]
+    ) -> np.ndarray:
         if isinstance(self.weights, str):
             if self.weights == "equal":
                 return np.full(len(log_p), 1.0 / len(log_p))
-            return POOLS[self.pool].weights(log_p, rows.Y, rows.c)
+            return pool.weights(log_p, rows.Y, rows.c)
         given = dict(zip(names, np.asarray(self.weights, dtype=np.float64), strict=True))
         return np.array([given[each.name] for each in judged])
 
@@ -347,7 +379,7 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
         return without_column(without_column(X, self._target), self._weight)
 
     def _validate(self) -> None:
-        require_choice("pool", self.pool, POOLS)
+        require_choice("pool", self.pool, (*POOLS, "auto"))
         require_verbosity(self.verbose)
         if isinstance(self.estimators, str) and self.estimators != "auto":
             raise ValueError(
@@ -393,7 +425,7 @@ def _member(judged: Judged, weight: float) -> StackMember:
     )  # fmt: skip
 
 
-def _pooled(judged: list[Judged], log_proba: np.ndarray, rows: JudgedRows) -> LeftOut:
+def _left_out(judged: list[Judged], log_proba: np.ndarray, rows: JudgedRows) -> LeftOut:
     """The left-out predictions of the stack."""
     n = len(rows.y)
     return LeftOut(

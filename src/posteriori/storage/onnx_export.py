@@ -295,7 +295,7 @@ def _stacked(model: StackedClassifier, X: Value) -> Outputs:
     """sum_m w_m p_m, or softmax(sum_m w_m log p_m), of the members that take part."""
     op, K = X.graph.op, len(model.classes_)
     members = [_outputs(member, X).probabilities for _, member in model.estimators_]
-    if model.pool == "linear":
+    if model.pool_ == "linear":
         shares = model.weights_ / model.weights_.sum()
         terms = [P.scaled(np.full(K, share)) for P, share in zip(members, shares, strict=True)]
         pooled = reduce(add, terms)
