@@ -138,7 +138,8 @@ def page(lines: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
     counted = {name: summary for name, summary in summaries.items() if name not in EXTRA}
     header = (
         "set", "N", "D", "K", STACK, AUTO, *members, f"{AUTO} less best", "left out", *OTHERS,
-        "members (s)", "stack (s)", f"{PEER}, first fold", f"{AUTO}, first fold", f"{PEER} (s)", "stack (s), first fold",
+        "members (s)", "stack (s)", f"{PEER}, first fold", f"{AUTO}, first fold", f"{PEER} (s)",
+        "stack (s), first fold",
     )  # fmt: skip
     rows = [row(name, summary, members) for name, summary in counted.items()]
     if counted:
@@ -199,7 +200,8 @@ def mean_row(summaries: dict[str, dict[str, Any]], members: list[str]) -> list[s
     best = fmean(summary["losses"][summary["best"]] for summary in many)
     return [
         f"**mean of {len(many)} sets**", "", "", "", *(mean(name) for name in (STACK, AUTO, *members)),
-        f"best: {best:.4f}", f"{fmean(summary['left_out'] for summary in many):.4f}", *(mean(other, "others") for other in OTHERS),
+        f"best: {best:.4f}", f"{fmean(summary['left_out'] for summary in many):.4f}",
+        *(mean(other, "others") for other in OTHERS),
         *(f"{seconds:.4g}" for seconds in total), "", "", "", "",
     ]  # fmt: skip
 
