@@ -200,3 +200,24 @@ def test_wrong_arguments_are_named(arguments, words):
 @parametrize_with_checks([po.StackedClassifier([po.SoftmaxRegression(1.0), po.GaussianClassifier("tied")])])
 def test_scikit_learn_s_checks(estimator, check):
     check(estimator)
+
+
+def test_of_very_many_rows_a_sample_is_judged_by_all_members(monkeypatch):
+    monkeypatch.setattr("posteriori.left_out.leaving._MOST_ROWS", 60)
+    found = po.StackedClassifier({"linear": SOFTMAX, "tied": TIED, "naive": GaussianNB()}).fit(X, Y)
+    assert len(found.loo().rows) == 60
+    assert found.loo().log_proba.shape == (60, 3)
+    np.testing.assert_array_equal(found.loo().targets, np.eye(3)[Y[found.loo().rows]])
+    compared = po.compare({"linear": SOFTMAX, "naive": GaussianNB()}, X, Y)
+    np.testing.assert_array_equal(compared.rows, found.loo().rows)
+    whole = clone(SOFTMAX).fit(X, Y).loo(exact="unreliable")
+    np.testing.assert_allclose(compared.losses["linear"], whole.only(compared.rows).losses)
+
+
+def test_rows_that_no_model_keeps_are_left_out_all_the_same(monkeypatch):
+    """Rows of many bytes are not kept by a model; they are at hand while it is judged."""
+    monkeypatch.setattr("posteriori.left_out.rows._MOST_BYTES", 10)
+    found = po.StackedClassifier({"linear": SOFTMAX, "tied": TIED}).fit(X, Y)
+    assert [member.judged for member in found.members_] == ["by a Newton step from the mode", "in closed form"]
+    piped = po.StackedClassifier({"scaled": make_pipeline(StandardScaler(), SOFTMAX)}).fit(X, Y)
+    assert piped.members_[0].judged == "in 5 folds"

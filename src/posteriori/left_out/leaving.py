@@ -22,6 +22,8 @@ from posteriori.parameters import require_choice
 
 __all__ = ["ByFormula", "LeftOutMixin", "leave_out", "predicted_by_folds"]
 
+_MOST_ROWS = 200_000
+"""The number of rows that a formula judges, at most: a random sample if there are more."""
 _FOLDS = 10
 _FEW_GROUPS = 20
 """The number of groups up to which each has a fit of its own, where no formula knows how to leave them out."""
@@ -86,6 +88,12 @@ class LeftOutMixin:
         kept = getattr(self, "_rows", None)
         return leave_out(self, kept, self._left_out, X=X, y=y, sample_weight=sample_weight, groups=groups, exact=exact)
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the rows of the fit are at hand, so that `loo` needs no arguments."""
+        kept: RowsReference | None = getattr(self, "_rows", None)
+        return kept is not None and kept.given is not None
+
     def _left_out(self, rows: FitRows) -> ByFormula | None:
         """What a formula says of rows that are left out; None where there is none for this fit."""
         return None
@@ -122,7 +130,7 @@ def leave_out(
     if exact is not None:
         require_choice("exact", exact, _EXACT)
     rows = fit_rows(model, kept, X, y, sample_weight, groups)
-    found = formula(rows) if rows.alike and exact != "all" else None
+    found = formula(rows.at_most(_MOST_ROWS)) if rows.alike and exact != "all" else None
     if found is None:
         _require_rows(model, rows)
         every = exact == "all" or (not rows.alike and len(np.unique(rows.groups)) <= _FEW_GROUPS)
@@ -137,7 +145,8 @@ def leave_out(
             _require_rows(model, rows)
             doubtful = np.unique(rows.groups[~(found.reliability < found.limit)])
             refitted = np.isin(rows.groups, doubtful)
-            found.log_proba[refitted] = _by_refits(model, rows, doubtful)[refitted]
+            exactly = _by_refits(model, rows, doubtful)
+            found = found._replace(log_proba=np.where(refitted[:, None], exactly, found.log_proba))
     return LeftOut(
         classes=model.classes_,
         log_proba=found.log_proba,

@@ -11,7 +11,7 @@ Rows of one group leave together, so that the standard error of L is over G grou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -84,6 +84,14 @@ class LeftOut:
         """-log p of each row's own label without the row, (n,); of soft labels the mean over them."""
         with np.errstate(invalid="ignore"):
             return -np.where(self.targets > 0.0, self.targets * self.log_proba, 0.0).sum(axis=1)
+
+    def only(self, rows: np.ndarray) -> LeftOut:
+        """A result for the rows of these numbers alone, in order."""
+        at = np.flatnonzero(np.isin(self.rows, rows))
+        if len(at) == len(self.rows):
+            return self
+        kept = ("log_proba", "targets", "weights", "rows", "groups", "reliability", "refitted")
+        return replace(self, **{name: getattr(self, name)[at] for name in kept})
 
     @property
     def n_groups(self) -> int:

@@ -25,7 +25,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from posteriori.decision.pooling import LinearPool
 from posteriori.decision.scores import labels_and_weights, mean_and_error
 from posteriori.left_out.result import grouped_mean_and_error
-from posteriori.meta.judging import Judged, JudgedRows, fit_judged, require_classifiers
+from posteriori.meta.judging import Judged, JudgedRows, common, fit_judged, require_classifiers
 from posteriori.parameters import require_count, seed_from
 from posteriori.rows.engines import label_vector, read_labels, require_in_memory, take_rows, without_column
 
@@ -244,9 +244,10 @@ def _left_out(
 
 def comparison_of(judged: Iterable[Judged], rows: JudgedRows) -> Comparison:
     """Classifiers that were judged by the same rows, compared."""
-    found = {each.name: _scores(each) for each in judged}
-    groups = rows.groups if rows.copied else None
-    return _comparison(found, np.arange(len(rows.y)), rows.weights, groups, rows.n_twins)
+    known, some = common([*judged], rows)
+    found = {each.name: _scores(each) for each in known}
+    groups = some.groups if rows.copied else None
+    return _comparison(found, known[0].left.rows, some.weights, groups, rows.n_twins)
 
 
 def _scores(judged: Judged) -> _Scores:

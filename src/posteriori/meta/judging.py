@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from posteriori.left_out.result import LeftOut
 from posteriori.rows.copies import comparable, group_copies
 from posteriori.rows.engines import take_rows, without_column
 
-__all__ = ["Judged", "JudgedRows", "fit_judged", "group_folds", "log_probabilities", "require_classifiers"]
+__all__ = ["Judged", "JudgedRows", "common", "fit_judged", "group_folds", "log_probabilities", "require_classifiers"]
 
 _FOLDS = 5
 _PATIENCE = 10.0
@@ -75,6 +76,12 @@ class JudgedRows(NamedTuple):
         return clone(model).fit(X, y if target is None else target, **options)
 
     @property
+    def given(self) -> tuple[Any, Any, Any]:
+        """Rows, labels and weights, as a classifier takes them."""
+        target, weight = self.named
+        return self.X, self.y if target is None else target, self.weights if weight is None else weight
+
+    @property
     def Y(self) -> np.ndarray:
         """The labels as rows of zeros and a one, (n, K)."""
         return np.eye(len(self.classes))[self.codes]
@@ -122,19 +129,35 @@ def fit_judged(name: str, model: Any, rows: JudgedRows, *, seed: int = 0, exact:
         warnings.simplefilter("ignore")
         fitted = rows.fit(model)
     fit_seconds = perf_counter() - began
-    last = fitted[-1] if hasattr(fitted, "steps") else fitted
-    left = None
-    if hasattr(last, "loo"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            left = last.loo()
-            if exact and 0 < left.n_unreliable * fit_seconds < _PATIENCE:
-                left = last.loo(exact="unreliable")
-        if len(left.rows) < len(rows.y) or not np.array_equal(last.classes_, rows.classes):
-            left = None  # a sample of the rows, and all are to be compared
+    left = _by_loo(fitted, rows, fit_seconds if exact else np.inf)
     if left is None:
         left = by_folds(model, rows, seed)
     return Judged(name, fitted, left, fit_seconds, perf_counter() - began)
+
+
+def _by_loo(fitted: Any, rows: JudgedRows, seconds: float) -> LeftOut | None:
+    """What a fitted classifier says of its rows left out; None where it cannot. `seconds` are those of a fit."""
+    last, given = (fitted[-1], ()) if hasattr(fitted, "steps") else (fitted, rows.given)
+    if not hasattr(last, "loo") or not np.array_equal(fitted.classes_, rows.classes):
+        return None
+    if not given and not getattr(last, "keeps_rows", False):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        left = last.loo(*given)
+        if 0 < left.n_unreliable * seconds < _PATIENCE:
+            left = last.loo(*given, exact="unreliable")
+    return left
+
+
+def common(judged: Sequence[Judged], rows: JudgedRows) -> tuple[list[Judged], JudgedRows]:
+    """What is known of the rows by which all were judged: of very many rows, each model may judge a sample."""
+    numbers = reduce(np.intersect1d, [each.left.rows for each in judged])
+    if len(numbers) == len(rows.y):
+        return list(judged), rows
+    weights = None if rows.weights is None else rows.weights[numbers]
+    some = rows._replace(y=rows.y[numbers], weights=weights, codes=rows.codes[numbers], groups=rows.groups[numbers])
+    return [each._replace(left=each.left.only(numbers)) for each in judged], some
 
 
 def by_folds(model: Any, rows: JudgedRows, seed: int = 0, n_folds: int = _FOLDS) -> LeftOut:

@@ -28,7 +28,7 @@ from posteriori.decision.uncertainty import Uncertainty, entropy
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.gp.classifier import GPClassifier
 from posteriori.left_out.result import LeftOut, grouped_mean_and_error
-from posteriori.meta.judging import Judged, JudgedRows, fit_judged, log_probabilities, require_classifiers
+from posteriori.meta.judging import Judged, JudgedRows, common, fit_judged, log_probabilities, require_classifiers
 from posteriori.parameters import is_number, require_choice, require_level, require_verbosity, seed_from
 from posteriori.rows.engines import label_vector, read_labels, require_in_memory, without_column
 from posteriori.rows.matrices import collected
@@ -242,6 +242,7 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _assemble(self, judged: list[Judged], rows: JudgedRows, names: Sequence[str]) -> None:
+        judged, rows = common(judged, rows)
         log_p = np.array([each.left.log_proba for each in judged])
         asked = [*POOLS] if self.pool == "auto" else [self.pool]
         pooled = self._chosen([self._pooled(name, log_p, rows, names, judged) for name in asked], rows)
@@ -433,7 +434,7 @@ def _left_out(judged: list[Judged], log_proba: np.ndarray, rows: JudgedRows) -> 
         log_proba=log_proba,
         targets=rows.Y,
         weights=rows.c,
-        rows=np.arange(n),
+        rows=judged[0].left.rows,
         groups=rows.groups,
         n_twins=rows.n_twins,
         copied=rows.copied,
