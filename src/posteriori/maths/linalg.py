@@ -17,8 +17,8 @@ __all__ = [
     "semidefinite_root",
 ]
 
-_NOTHING = 1e-30
-"""Entries below this, beside a diagonal of ones, change no digit of a factor."""
+_NOTHING, _HUGE = 1e-30, 1e150
+"""Entries below the first, beside a diagonal of ones, change no digit of a factor; squares of the second are numbers."""
 _LONGEST = 1e145
 """Root of the largest entry of an inverse, less what a ridge may add: squares of more are infinite."""
 _LARGE = 500
@@ -70,7 +70,8 @@ def _factor(M: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
     diagonal = M.diagonal()
     scale = np.zeros_like(diagonal)
     np.divide(1.0, np.sqrt(np.abs(diagonal)), out=scale, where=diagonal > 0)
-    unit = M * scale * scale[:, None]
+    with np.errstate(over="ignore"):  # beside a diagonal that is all but zero, entries of rounding alone
+        unit = np.clip(M * scale * scale[:, None], -_HUGE, _HUGE)
     unit[np.abs(unit) < _NOTHING] = 0.0  # numbers at the end of their range, which products lead to, are very slow
     largest = float(np.abs(unit).max(initial=0.0))
     while 1.0 + ridge <= largest < np.inf:  # no smaller ridge will do

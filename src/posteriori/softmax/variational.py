@@ -97,7 +97,7 @@ def variational(
     theta: np.ndarray,
     H_lik: np.ndarray,
     n_nodes: int = 128,
-    max_iter: int = 40,
+    max_iter: int = 120,
     near: Variational | None = None,
 ) -> Variational:
     """The Gaussian of all with the highest bound, from the mode theta and the likelihood's Hessian there.
@@ -108,7 +108,7 @@ def variational(
 
 
 def climb(
-    family: Family, theta: np.ndarray, curvature: np.ndarray, max_iter: int = 40, near: Variational | None = None
+    family: Family, theta: np.ndarray, curvature: np.ndarray, max_iter: int = 120, near: Variational | None = None
 ) -> Variational:
     """The member of a family with the highest bound, by steps from the mode until one gains almost nothing.
 

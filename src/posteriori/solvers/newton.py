@@ -288,6 +288,9 @@ def newton_step(problem: CurvedProblem, theta: np.ndarray, gradient: np.ndarray)
     def inverse(r: np.ndarray) -> np.ndarray:
         return solve(r.ravel()).reshape(K, D)
 
-    direction = -inverse(gradient)
-    decrement = -0.5 * float(np.vdot(gradient, direction))
+    with np.errstate(over="ignore", invalid="ignore"):  # where there is hardly any curvature, steps are beyond numbers
+        direction = -inverse(gradient)
+        decrement = -0.5 * float(np.vdot(gradient, direction))
+    if not (np.isfinite(direction).all() and np.isfinite(decrement)):
+        return NewtonStep(-gradient, 0.5 * float(np.vdot(gradient, gradient)), 1, flat=True)
     return NewtonStep(direction, decrement, 1, inverse, flat=not decrement > 0 and bool(gradient.any()))
