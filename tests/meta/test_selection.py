@@ -83,7 +83,8 @@ def test_a_stack_is_selected_where_it_gains_more_than_its_standard_error():
     assert together.name == "stack"
     assert found.name == ("stack" if gain.difference > gain.error else gain.best)
     assert together.reason.startswith(("a mixture (", "a product of powers ("))
-    assert f"{gain.difference:.4f} below {gain.best} alone" in together.reason
+    side = "below" if gain.difference >= 0 else "above"
+    assert f"{abs(gain.difference):.4f} {side} {gain.best} alone" in together.reason
     alone = select_model(half_and_half(), "kind", names=["bayes", "gaussian"], stack=False)
     assert alone.name != "stack"
 
@@ -101,6 +102,7 @@ def test_no_further_model_is_begun_after_the_time():
     found = select_model(straight(), "kind", names=["bayes", "gaussian"], max_seconds=1e-9, begin=begun.append)
     assert begun == ["bayes"]
     assert {model.name for model in found.comparison.models} == {"bayes", FREQUENCIES}
+    assert found.reason.endswith("; no time was left for gaussian")
 
 
 @pytest.mark.usefixtures("quick")

@@ -84,6 +84,17 @@ def test_the_mixture_s_uncertainty_is_within_members_and_between(stack):
     assert (found.epistemic >= 0).all()
 
 
+def test_a_product_divides_its_uncertainty_as_the_mixture_does():
+    members = {"tied": TIED, "full": po.GaussianClassifier("full", prior="evidence")}
+    mixture, product = (
+        po.StackedClassifier(members, pool=pool, weights=[0.5, 0.5]).fit(X, Y) for pool in ("linear", "log")
+    )
+    one, other = mixture.uncertainty(X), product.uncertainty(X)
+    P = product.predict_proba(X)
+    np.testing.assert_allclose(other.total, -(P * np.log(P)).sum(axis=1), atol=1e-9)
+    np.testing.assert_allclose(other.epistemic / other.total, one.epistemic / one.total, atol=1e-9)
+
+
 def test_the_interval_of_one_member_is_its_own():
     one = po.StackedClassifier({"bayes": po.BayesianSoftmaxRegression(1.0)}).fit(X, Y)
     alone = po.BayesianSoftmaxRegression(1.0).fit(X, Y)

@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 _NOTHING, _HUGE = 1e-30, 1e150
-"""Entries below the first, beside a diagonal of ones, change no digit of a factor; squares of the second are numbers."""
+"""Entries below the first, beside a diagonal of ones, change no digit of a factor; the second has a square."""
 _LONGEST = 1e145
 """Root of the largest entry of an inverse, less what a ridge may add: squares of more are infinite."""
 _LARGE = 500

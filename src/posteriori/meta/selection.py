@@ -185,7 +185,7 @@ def select_model(
     """
     began = perf_counter()
     y = label_vector(read_labels(table, target))
-    names = candidates(len(y)) if names is None else names
+    names = candidates(len(y)) if names is None else [*names]
     weights = None if sample_weight is None else np.asarray(read_labels(table, sample_weight), dtype=np.float64)
     if weights is not None:
         encoding = {**encoding, "carry": (sample_weight,)}
@@ -208,6 +208,8 @@ def select_model(
     comparison = comparison_of([*judged, _frequencies(rows)], rows)
     together = None if stack is False or len(judged) < 2 else StackedClassifier(pool="auto").assembled(judged, rows)
     name, reason = _chosen(comparison, together, must_stack=bool(stack))
+    if skipped := names[len(judged) :]:
+        reason += f"; no time was left for {', '.join(skipped)}"
     fitted = together if name == STACK else next((each.model for each in judged if each.name == name), None)
     model = None if fitted is None else Pipeline([("encode", encoder), ("model", fitted)])
     return Selection(name, comparison, reason, model)
@@ -283,7 +285,8 @@ def _in_words(stack: StackedClassifier, left_out: str) -> str:
     shares = ", ".join(f"{name} {weight:.2f}" for (name, _), weight in members)
     gain = stack.gain_
     kind = "a mixture" if stack.pool_ == "linear" else "a product of powers"
+    side = "below" if gain.difference >= 0.0 else "above"
     return (
         f"{kind} ({shares}) has a log-loss of {stack.left_out_.log_loss:.4f} on {left_out}, "
-        f"{gain.difference:.4f} below {gain.best} alone (standard error {gain.error:.4f})"
+        f"{abs(gain.difference):.4f} {side} {gain.best} alone (standard error {gain.error:.4f})"
     )

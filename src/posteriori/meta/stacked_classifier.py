@@ -336,18 +336,19 @@ class StackedClassifier(ClassifierMixin, BaseEstimator):
     def uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the prediction, the part that no data would remove, and what more data would, in nats.
 
-        The epistemic part is that within members and that between them.
+        The epistemic part is that within members and that between them: its share is that of the members' mixture, also
+        where the prediction is a product.
         """
         check_is_fitted(self, "estimators_")
         X = self._features(X)
-        total, aleatoric = entropy(self.predict_proba(X)), 0.0
+        total, aleatoric, mixed = entropy(self.predict_proba(X)), 0.0, 0.0
         for share, (_, model) in zip(self.weights_ / self.weights_.sum(), self.estimators_, strict=True):
-            if hasattr(model, "uncertainty"):
-                aleatoric = aleatoric + share * model.uncertainty(X).aleatoric
-            else:
-                aleatoric = aleatoric + share * entropy(model.predict_proba(X))
-        aleatoric = np.minimum(aleatoric, total)
-        return Uncertainty(total, aleatoric, total - aleatoric)
+            P = model.predict_proba(X)
+            own = model.uncertainty(X).aleatoric if hasattr(model, "uncertainty") else entropy(P)
+            aleatoric, mixed = aleatoric + share * own, mixed + share * P
+        of_mixture = entropy(np.asarray(mixed))
+        known = np.clip(aleatoric / np.where(of_mixture > 0.0, of_mixture, 1.0), 0.0, 1.0)
+        return Uncertainty(total, known * total, total - known * total)
 
     def _judged(
         self, members: Mapping[str, Any], rows: JudgedRows, seed: int
