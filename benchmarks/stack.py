@@ -23,10 +23,8 @@ from benchmarks.gp_quality import scores
 from benchmarks.quality import FLOOR, FOLDS, LEAST, clustered, difference, mean_loss, merge_rare, sets
 from benchmarks.summary import show
 from benchmarks.turns import quiet, timed
-from posteriori.meta.judging import JudgedRows, fit_judged
-from posteriori.meta.stacked_classifier import automatic_members
 
-STACK, AUTO, PEER = "stack", "stack, pool='auto'", "StackingClassifier"
+STACK, PEER = "stack", "StackingClassifier"
 OTHERS = ("CatBoost", "LightGBM", "HistGradientBoosting", "RandomForest", "LogisticRegressionCV")
 EXTRA = ("tic_tac_toe", "hypothyroid", "audiology", "crabs4")
 """Sets that are shown below the others, and are not part of means over sets."""
@@ -37,9 +35,8 @@ QUICK = ("iris",)
 NOTES = f"""\
 {FOLDS} stratified folds (shuffled, seed 0) of every set, training rows in random order (seed 0); raw columns; cells are
 mean log-loss of test rows in nats / share of test rows whose most probable class is wrong. "{STACK}":
-`StackedClassifier()`; "{AUTO}": a product of powers instead of a mixture where left-out rows are clearly better for it,
-as `posteriori fit` has it; the columns after it are the members, alone. "best" is the member with the lowest mean over
-all folds, known only afterwards; differences are {AUTO} less best, plus or minus the standard error over test rows.
+`StackedClassifier()`; the columns after it are its members, alone. "best" is the member with the lowest mean over all
+folds, known only afterwards; differences are {STACK} less best, plus or minus the standard error over test rows.
 "left out" is what the stack says of its own log-loss on new rows, from left-out rows of the fit. Seconds are to fit,
 all folds, on one thread while one other fit works beside: "members" one fit of each, "stack" all there is to do.
 "{PEER}" is scikit-learn's, of the same members with its default five folds, on the first fold of sets up to
@@ -65,8 +62,8 @@ def run(names: Iterable[str] | None, data: Path | None, out: Path, jobs: int | N
             if len({line["fold"] for line in done[name]}) == len([task for task in tasks if task[0] == name]):
                 stored = records.store(out / "stack.jsonl", sorted(done[name], key=lambda line: line["fold"]))
                 records.write(out / "stack.md", page(stored, records.read(out / "gp_quality.jsonl")))
-                own = [line for line in done[name] if line["method"] == AUTO]
-                print(name, round(mean_loss(own), 4), own[0]["pool"], own[0]["weights"], flush=True)
+                own = [line for line in done[name] if line["method"] == STACK]
+                print(name, round(mean_loss(own), 4), own[0]["weights"], flush=True)
 
 
 def load(name: str, data: Path | None) -> tuple[np.ndarray, np.ndarray]:
@@ -85,24 +82,20 @@ def study(name: str, number: int, data: Path | None) -> list[dict[str, Any]]:
         train = rng.permutation(in_order)
     with quiet():
         po.StackedClassifier().fit(*problems.synthetic(40, 3, 3))  # imports are nobody's time
-        rows = JudgedRows.of(X[train], y[train], None)
-        judged = [fit_judged(each, model, rows) for each, model in automatic_members(len(train), 0).items()]
-        members = {each.name: each.model.predict_log_proba(X[test]) for each in judged}
+        seconds, stack = timed(lambda: po.StackedClassifier().fit(X[train], y[train]))
+        members = dict(_members(stack, X[test]))
     common = {"problem": name, "shape": (*X.shape, len(np.unique(y))), "fold": number, "rows": len(test)}
-    lines: list[dict[str, Any]] = []
-    for method, pool in ((AUTO, "auto"), (STACK, "linear")):
-        pooling, stack = timed(lambda pool=pool: po.StackedClassifier(pool=pool).assembled(judged, rows))
-        log_p = stack.predict_log_proba(X[test])
-        lines.append(
-            {
-                **common, "method": method, **scores(log_p, y[test]),
-                "seconds": pooling + sum(each.seconds for each in judged), "pool": stack.pool_,
-                "left_out": stack.loo().log_loss, "n_twins": stack.loo().n_twins,
-                "weights": {each.name: round(each.weight, 3) for each in stack.members_},
-                "member_seconds": {each.name: each.fit_seconds for each in stack.members_},
-                "losses": (-log_p[np.arange(len(test)), y[test]]).tolist(),
-            }
-        )  # fmt: skip
+    log_p = stack.predict_log_proba(X[test])
+    own = -log_p[np.arange(len(test)), y[test]]
+    lines = [
+        {
+            **common, "method": STACK, **scores(log_p, y[test]), "seconds": seconds,
+            "left_out": stack.loo().log_loss, "n_twins": stack.loo().n_twins,
+            "weights": {each.name: round(each.weight, 3) for each in stack.members_},
+            "member_seconds": {each.name: each.fit_seconds for each in stack.members_},
+            "losses": own.tolist(),
+        }
+    ]  # fmt: skip
     for each in stack.members_:
         L = members[each.name]
         losses = (-L[np.arange(len(test)), y[test]]).tolist()
@@ -116,6 +109,12 @@ def study(name: str, number: int, data: Path | None) -> list[dict[str, Any]]:
     return lines
 
 
+def _members(stack: Any, X: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:
+    """Yield what each member says, those without a weight too."""
+    for name, model in stack.judged_:
+        yield name, model.predict_log_proba(X)
+
+
 def sklearn_stack(stack: Any) -> Any:
     """Return scikit-learn's stack of the same members, unfitted."""
     from sklearn.base import clone
@@ -127,7 +126,7 @@ def sklearn_stack(stack: Any) -> Any:
 def page(lines: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
     """Return the Markdown page."""
     names = sorted({line["problem"] for line in lines}, key=lambda name: (name in EXTRA, name))
-    members = list(dict.fromkeys(line["method"] for line in lines if line["method"] not in (STACK, AUTO, PEER)))
+    members = list(dict.fromkeys(line["method"] for line in lines if line["method"] not in (STACK, PEER)))
     summaries = {name: summarise([line for line in lines if line["problem"] == name], members) for name in names}
     for name, summary in summaries.items():
         summary["others"] = {
@@ -137,9 +136,8 @@ def page(lines: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
         }
     counted = {name: summary for name, summary in summaries.items() if name not in EXTRA}
     header = (
-        "set", "N", "D", "K", STACK, AUTO, *members, f"{AUTO} less best", "left out", *OTHERS,
-        "members (s)", "stack (s)", f"{PEER}, first fold", f"{AUTO}, first fold", f"{PEER} (s)",
-        "stack (s), first fold",
+        "set", "N", "D", "K", STACK, *members, "stack less best", "left out", *OTHERS, "members (s)", "stack (s)",
+        f"{PEER}, first fold", "stack, first fold", f"{PEER} (s)", "stack (s), first fold",
     )  # fmt: skip
     rows = [row(name, summary, members) for name, summary in counted.items()]
     if counted:
@@ -150,21 +148,21 @@ def page(lines: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
 
 def summarise(lines: list[dict[str, Any]], members: list[str]) -> dict[str, Any]:
     """Return the numbers of one set."""
-    by = {name: [line for line in lines if line["method"] == name] for name in (STACK, AUTO, *members, PEER)}
+    by = {name: [line for line in lines if line["method"] == name] for name in (STACK, *members, PEER)}
     losses = {name: mean_loss(found) for name, found in by.items() if found and name != PEER}
     best = min((name for name in members if name in losses), key=losses.__getitem__)
-    own, its = (np.concatenate([line["losses"] for line in by[name]]) for name in (AUTO, best))
+    own, its = (np.concatenate([line["losses"] for line in by[name]]) for name in (STACK, best))
     apart = own - its
-    first = next(line for line in by[AUTO] if line["fold"] == min(x["fold"] for x in by[AUTO]))
+    first = next(line for line in by[STACK] if line["fold"] == min(x["fold"] for x in by[STACK]))
     return {
         "shape": lines[0]["shape"],
         "losses": losses,
         "errors": {name: mean_loss(found, "error") for name, found in by.items() if found and name != PEER},
         "best": best,
         "difference": (float(apart.mean()), float(apart.std(ddof=1) / np.sqrt(len(apart)))),
-        "left_out": fmean(line["left_out"] for line in by[AUTO]),
-        "member_seconds": sum(sum(line["member_seconds"].values()) for line in by[AUTO]),
-        "seconds": sum(line["seconds"] for line in by[AUTO]),
+        "left_out": fmean(line["left_out"] for line in by[STACK]),
+        "member_seconds": sum(sum(line["member_seconds"].values()) for line in by[STACK]),
+        "seconds": sum(line["seconds"] for line in by[STACK]),
         "peer": by[PEER][0] if by[PEER] else None,
         "first": first,
     }
@@ -176,7 +174,7 @@ def row(name: str, summary: dict[str, Any], members: list[str]) -> list[str]:
     peer, first = summary["peer"], summary["first"]
     pairs = [
         f"{summary['losses'][m]:.4f} / {summary['errors'][m]:.3f}" if m in summary["losses"] else ""
-        for m in (STACK, AUTO, *members)
+        for m in (STACK, *members)
     ]
     return [
         name, *map(str, summary["shape"]), *pairs, f"{mean:+.4f} ± {error:.4f} ({summary['best']})",
@@ -199,9 +197,8 @@ def mean_row(summaries: dict[str, dict[str, Any]], members: list[str]) -> list[s
     total = [sum(summary[key] for summary in many) for key in ("member_seconds", "seconds")]
     best = fmean(summary["losses"][summary["best"]] for summary in many)
     return [
-        f"**mean of {len(many)} sets**", "", "", "", *(mean(name) for name in (STACK, AUTO, *members)),
-        f"best: {best:.4f}", f"{fmean(summary['left_out'] for summary in many):.4f}",
-        *(mean(other, "others") for other in OTHERS),
+        f"**mean of {len(many)} sets**", "", "", "", *(mean(name) for name in (STACK, *members)), f"best: {best:.4f}",
+        f"{fmean(summary['left_out'] for summary in many):.4f}", *(mean(other, "others") for other in OTHERS),
         *(f"{seconds:.4g}" for seconds in total), "", "", "", "",
     ]  # fmt: skip
 
@@ -213,9 +210,9 @@ def verdict(summaries: dict[str, dict[str, Any]]) -> str:
     worse = [name for name, summary in many if summary["difference"][0] > summary["difference"][1]]
     peers = [summary for _, summary in many if summary["peer"] is not None]
     lines = [
-        f"- {AUTO} is at least as good as its best member on {len(better)} of {len(summaries)} sets, and worse by "
+        f"- The stack is at least as good as its best member on {len(better)} of {len(summaries)} sets, and worse by "
         f"more than one standard error on {len(worse)}: {', '.join(worse) or 'none'}.",
-        f"- {AUTO} less best member, over sets: {difference(clustered([s['difference'][0] for _, s in many]))}.",
+        f"- Stack less best member, over sets: {difference(clustered([s['difference'][0] for _, s in many]))}.",
     ]
     ratio = sum(s["seconds"] for _, s in many) / sum(s["member_seconds"] for _, s in many)
     lines.append(f"- It takes {ratio:.2f} times the seconds of one fit of each member.")
@@ -223,7 +220,7 @@ def verdict(summaries: dict[str, dict[str, Any]]) -> str:
         apart = [summary["first"]["loss"] - summary["peer"]["loss"] for summary in peers]
         times = sum(s["peer"]["seconds"] for s in peers) / sum(s["first"]["seconds"] for s in peers)
         lines.append(
-            f"- {AUTO} less {PEER}, first folds of {len(peers)} sets: {difference(clustered(apart))}; {PEER} takes "
+            f"- Stack less {PEER}, first folds of {len(peers)} sets: {difference(clustered(apart))}; {PEER} takes "
             f"{times:.1f} times as long."
         )
     return "\n".join(lines)
