@@ -4,11 +4,13 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 from tests.slow import quick_first
 
 import posteriori as po
+from posteriori.left_out.result import surprise
 
 IRIS, WINE = load_iris(return_X_y=True), load_wine(return_X_y=True)
 SOME = np.arange(0, 150, 3)
@@ -239,6 +241,36 @@ def test_a_classifier_that_decides_has_the_left_out_rows_of_its_estimator():
     X, y = small()
     model = po.UtilityClassifier(po.SoftmaxRegression(1.0)).fit(X, y)
     np.testing.assert_array_equal(model.loo(groups=None).losses, model.estimator_.loo(groups=None).losses)
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "coo_matrix", "dia_array", "list"])
+def test_rows_of_any_kind_can_be_fitted_again(kind):
+    """Not all of them can be indexed."""
+    X, y = small()
+    given = X.tolist() if kind == "list" else getattr(sp, kind)(X)
+    left = po.SoftmaxRegression(0.01).fit(given, y.tolist() if kind == "list" else y).loo(exact="unreliable")
+    assert left.refitted.any()
+    np.testing.assert_allclose(
+        left.losses, po.SoftmaxRegression(0.01).fit(X, y).loo(exact="unreliable").losses, atol=1e-6
+    )
+
+
+def test_surprise_is_zero_in_the_mean_where_labels_are_drawn_as_stated():
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(3), 4)
+    loss = -np.log(P)
+    mean = (P * (loss - (P * loss).sum(axis=1, keepdims=True))).sum(axis=1)
+    np.testing.assert_allclose(mean, 0.0, atol=1e-12)
+    for k in range(3):
+        expected = np.maximum(loss[:, k] - (P * loss).sum(axis=1), 0.0)
+        np.testing.assert_allclose(surprise(np.log(P), np.tile(np.eye(3)[k], (4, 1))), expected)
+
+
+def test_rows_that_surprise_a_process_are_fitted_again():
+    X, y = IRIS
+    left = po.GPClassifier(max_iter=3).fit(X, y).loo(groups=None)
+    assert {83, 133} <= set(np.flatnonzero(left.unreliable))
+    assert left.n_unreliable < 8
 
 
 def test_what_a_result_says():

@@ -19,6 +19,7 @@ from posteriori.gaussian.niw import NormalInverseWishartPrior, RidgePrior, Wisha
 from posteriori.gaussian.settings import gaussian_settings
 from posteriori.gaussian.statistics import ClassMoments
 from posteriori.left_out.leaving import ByFormula
+from posteriori.left_out.result import surprise
 from posteriori.left_out.rows import FitRows
 from posteriori.rows.products import as_dense
 from posteriori.threads import one_blas_thread
@@ -30,8 +31,10 @@ __all__ = ["gaussian_left_out"]
 
 _WORK = 2e9
 """Products spent on leaving rows out: a random sample of them if all would cost more."""
-_LIMIT = 0.5
+_LARGEST_SHARE = 0.5
 """The share of the rows of its class that a row may be: without it there is hardly a class."""
+_LIMIT = 1.0
+"""Nats of surprise from which on a row has had a say in the strength of a prior that was chosen."""
 _SAME = 1e-6
 
 
@@ -56,8 +59,11 @@ def gaussian_left_out(model: GaussianClassifier, rows: FitRows) -> ByFormula | N
         joint = left_out_log_joint(
             standardised.statistics, _prior(fitted, standardised, statistics), structure, left, settings
         )
-    share = rows.removed / np.maximum(statistics.counts[codes], 1e-300)
-    return ByFormula(log_softmax(joint, axis=1), share, _LIMIT, "in closed form", rows)
+    log_p = log_softmax(joint, axis=1)
+    doubt = rows.removed / np.maximum(statistics.counts[codes], 1e-300) / _LARGEST_SHARE
+    if fitted.solution.hyperparameters:
+        doubt = np.maximum(doubt, surprise(log_p, rows.Y))
+    return ByFormula(log_p, doubt, _LIMIT, "in closed form", rows)
 
 
 def _prior(fitted: GaussianFit, standardised: StandardisedStatistics, statistics: ClassMoments) -> WishartPrior:

@@ -24,6 +24,7 @@ from posteriori.gp.inducing import FittedInducing, log_expected
 from posteriori.gp.output import log_mislabelled
 from posteriori.gp.predictions import FittedLatents, mean_log_probabilities
 from posteriori.left_out.leaving import ByFormula
+from posteriori.left_out.result import surprise
 from posteriori.left_out.rows import FitRows
 from posteriori.maths.largest import log_largest_probabilities
 from posteriori.rows.copies import row_numbers
@@ -31,8 +32,10 @@ from posteriori.threads import one_blas_thread
 
 __all__ = ["process_left_out"]
 
-_LIMIT = 0.999
+_MOST_LEVERAGE = 0.999
 """The share of what is known of a row's latents that its own site has said: beyond, the cavity is lost in rounding."""
+_LIMIT = 1.0
+"""Nats of surprise from which on a row has had a say in the kernel and the spread, so that these would be others."""
 _LEAST = 0.05
 """The least variance of a latent with its noise, whose variance is 1."""
 _LEAST_SITE = 1e-8
@@ -81,7 +84,8 @@ def process_left_out(fitted: FittedLatents, Z: np.ndarray, rows: FitRows) -> ByF
             mean, variance = fitted.predictive(Z[~counted])
             log_p[:, ~counted] = mean_log_probabilities(fitted.node, mean, fitted.spread * variance)
     leverage = np.max([latents.leverage for latents in left], axis=0)
-    return ByFormula(log_p.T.copy(), np.where(counted, leverage, 0.0), _LIMIT, "by the cavities of their sites", rows)
+    doubt = np.maximum(leverage / _MOST_LEVERAGE * (leverage >= _MOST_LEVERAGE), surprise(log_p.T, rows.Y))
+    return ByFormula(log_p.T.copy(), np.where(counted, doubt, 0.0), _LIMIT, "by the cavities of their sites", rows)
 
 
 def _best(fitted: FittedRows | FittedMixture) -> FittedRows:

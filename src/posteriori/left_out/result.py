@@ -20,7 +20,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LeftOut", "grouped_mean_and_error"]
+__all__ = ["LeftOut", "grouped_mean_and_error", "surprise"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -166,3 +166,18 @@ def grouped_mean_and_error(values: np.ndarray, weights: np.ndarray, groups: np.n
     deviations = np.bincount(place.reshape(-1), weights * (values - mean))
     G = len(deviations)
     return mean, float(np.sqrt(G / (G - 1.0) * (deviations @ deviations)) / total)
+
+
+def surprise(log_p: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """How much less probable each row's label is than labels drawn from these probabilities, (n,) nats, at least 0.
+
+    -sum_k Y_k log p_k - H[p]: a row of large surprise has had its say in what all rows chose together.
+
+    Examples
+    --------
+    >>> surprise(np.log([[0.5, 0.5], [0.02, 0.98]]), np.array([[1.0, 0.0], [1.0, 0.0]])).round(2)
+    array([0.  , 3.81])
+    """
+    P = np.exp(log_p)
+    entropy = -np.where(P > 0.0, P * log_p, 0.0).sum(axis=1)
+    return np.maximum(-np.where(Y > 0.0, Y * log_p, 0.0).sum(axis=1) - entropy, 0.0)

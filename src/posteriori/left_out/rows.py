@@ -196,6 +196,8 @@ def fit_rows(model: Any, kept: RowsReference | None, X: Any, y: Any, sample_weig
 
 def _indexable(values: Any) -> Any:
     """Values of which some can be taken by number: what is neither a table nor an array becomes an array."""
+    if hasattr(values, "tocsr"):  # not all sparse formats have rows
+        return values.tocsr()
     if values is None or is_table(values) or (hasattr(values, "__getitem__") and hasattr(values, "shape")):
         return values
     return np.asarray(values)

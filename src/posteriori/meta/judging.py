@@ -18,7 +18,7 @@ from posteriori.rows.engines import take_rows, without_column
 __all__ = ["Judged", "JudgedRows", "common", "fit_judged", "group_folds", "log_probabilities", "require_classifiers"]
 
 _FOLDS = 5
-_PATIENCE = 10.0
+_PATIENCE = 2.0
 """Seconds that may be spent on fits without rows that a formula cannot be trusted with."""
 _FLOOR = float(np.log(np.finfo(np.float64).eps))
 """The least log-probability of a classifier that has none of its own: of one that says 0 nothing more is known."""
