@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
+from posteriori.gp.classifier import GPClassifier
 from posteriori.left_out.result import LeftOut
 from posteriori.rows.copies import comparable, group_copies
 from posteriori.rows.engines import take_rows, without_column
@@ -18,8 +19,8 @@ from posteriori.rows.engines import take_rows, without_column
 __all__ = ["Judged", "JudgedRows", "common", "fit_judged", "group_folds", "log_probabilities", "require_classifiers"]
 
 _FOLDS = 5
-_PATIENCE = 2.0
-"""Seconds that may be spent on fits without rows that a formula cannot be trusted with."""
+_ROWS_OF_REFITS = 5_000
+"""Rows that all fits without untrusted rows may have together; a Gaussian process is not fitted again."""
 _FLOOR = float(np.log(np.finfo(np.float64).eps))
 """The least log-probability of a classifier that has none of its own: of one that says 0 nothing more is known."""
 
@@ -122,21 +123,21 @@ def fit_judged(name: str, model: Any, rows: JudgedRows, *, seed: int = 0, exact:
     seed : int
         For the folds.
     exact : bool
-        Whether rows that a formula cannot be trusted with are fitted again, where that takes seconds at most.
+        Whether rows that a formula cannot be trusted with are fitted again, where these fits are few and small.
     """
     began = perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = rows.fit(model)
     fit_seconds = perf_counter() - began
-    left = _by_loo(fitted, rows, fit_seconds if exact else np.inf)
+    left = _by_loo(fitted, rows, exact)
     if left is None:
         left = by_folds(model, rows, seed)
     return Judged(name, fitted, left, fit_seconds, perf_counter() - began)
 
 
-def _by_loo(fitted: Any, rows: JudgedRows, seconds: float) -> LeftOut | None:
-    """What a fitted classifier says of its rows left out; None where it cannot. `seconds` are those of a fit."""
+def _by_loo(fitted: Any, rows: JudgedRows, exact: bool) -> LeftOut | None:
+    """What a fitted classifier says of its rows left out; None where it cannot."""
     last, given = (fitted[-1], ()) if hasattr(fitted, "steps") else (fitted, rows.given)
     if not hasattr(last, "loo") or not np.array_equal(fitted.classes_, rows.classes):
         return None
@@ -145,7 +146,8 @@ def _by_loo(fitted: Any, rows: JudgedRows, seconds: float) -> LeftOut | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         left = last.loo(*given)
-        if 0 < left.n_unreliable * seconds < _PATIENCE:
+        cheap = left.n_unreliable * len(rows.y) <= _ROWS_OF_REFITS and not isinstance(last, GPClassifier)
+        if exact and left.n_unreliable and cheap:
             left = last.loo(*given, exact="unreliable")
     return left
 
