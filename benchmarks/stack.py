@@ -93,12 +93,12 @@ def study(name: str, number: int, data: Path | None) -> list[dict[str, Any]]:
             "left_out": stack.loo().log_loss, "n_twins": stack.loo().n_twins,
             "weights": {each.name: round(each.weight, 3) for each in stack.members_},
             "member_seconds": {each.name: each.fit_seconds for each in stack.members_},
-            "losses": own.tolist(),
+            "losses": own.round(5).tolist(),
         }
     ]  # fmt: skip
     for each in stack.members_:
         L = members[each.name]
-        losses = (-L[np.arange(len(test)), y[test]]).tolist()
+        losses = (-L[np.arange(len(test)), y[test]]).round(5).tolist()
         lines.append({**common, "method": each.name, **scores(L, y[test]), "left_out": each.log_loss, "losses": losses})
     if number == 0 and len(y) <= LARGEST_PEER:
         with quiet():
