@@ -82,6 +82,27 @@ class JudgedRows(NamedTuple):
         target, weight = self.named
         return self.X, self.y if target is None else target, self.weights if weight is None else weight
 
+    def left_out(
+        self, log_proba: np.ndarray, numbers: np.ndarray, method: str, *, refitted: bool, seconds: float
+    ) -> LeftOut:
+        """The result for these rows, which have these numbers in the fit, of log-probabilities that can be trusted."""
+        n = len(self.y)
+        return LeftOut(
+            classes=self.classes,
+            log_proba=log_proba,
+            targets=self.Y,
+            weights=self.c,
+            rows=numbers,
+            groups=self.groups,
+            n_twins=self.n_twins,
+            copied=self.copied,
+            reliability=np.full(n, np.nan if refitted else 0.0),
+            limit=1.0,
+            refitted=np.full(n, refitted),
+            method=method,
+            seconds=seconds,
+        )
+
     @property
     def Y(self) -> np.ndarray:
         """The labels as rows of zeros and a one, (n, K)."""
@@ -176,22 +197,8 @@ def by_folds(model: Any, rows: JudgedRows, seed: int = 0, n_folds: int = _FOLDS)
         known = np.searchsorted(rows.classes, fitted.classes_)
         out[test] = -np.log(len(known) + 1.0) - (np.log(K - len(known)) if K > len(known) else 0.0)
         out[np.ix_(test, known)] = log_p + (np.log(len(known) / (len(known) + 1.0)) if len(known) < K else 0.0)
-    n = len(rows.y)
-    return LeftOut(
-        classes=rows.classes,
-        log_proba=out,
-        targets=rows.Y,
-        weights=rows.c,
-        rows=np.arange(n),
-        groups=rows.groups,
-        n_twins=rows.n_twins,
-        copied=rows.copied,
-        reliability=np.full(n, np.nan),
-        limit=1.0,
-        refitted=np.ones(n, dtype=bool),
-        method=f"in {len(np.unique(parts))} folds",
-        seconds=perf_counter() - began,
-    )
+    method, n = f"in {len(np.unique(parts))} folds", len(rows.y)
+    return rows.left_out(out, np.arange(n), method, refitted=True, seconds=perf_counter() - began)
 
 
 def group_folds(codes: np.ndarray, groups: np.ndarray, n_folds: int, seed: int) -> np.ndarray:

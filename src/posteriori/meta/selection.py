@@ -20,7 +20,6 @@ from sklearn.pipeline import Pipeline
 from posteriori.gaussian.classifier import GaussianClassifier
 from posteriori.gp.classifier import GPClassifier
 from posteriori.gp.deep_classifier import DeepGPClassifier
-from posteriori.left_out.result import LeftOut
 from posteriori.meta.comparison import ComparedModel, Comparison, FoldReport, comparison_of
 from posteriori.meta.judging import Judged, JudgedRows, fit_judged
 from posteriori.meta.stacked_classifier import StackedClassifier
@@ -222,21 +221,7 @@ def _frequencies(rows: JudgedRows) -> Judged:
     counts[np.arange(n), rows.codes] -= rows.c
     log_p = np.log(np.maximum(counts, 0.5))
     log_p -= np.logaddexp.reduce(log_p, axis=1, keepdims=True)
-    left = LeftOut(
-        classes=rows.classes,
-        log_proba=log_p,
-        targets=rows.Y,
-        weights=rows.c,
-        rows=np.arange(n),
-        groups=rows.groups,
-        n_twins=rows.n_twins,
-        copied=rows.copied,
-        reliability=np.zeros(n),
-        limit=1.0,
-        refitted=np.zeros(n, dtype=bool),
-        method="in closed form",
-        seconds=0.0,
-    )
+    left = rows.left_out(log_p, np.arange(n), "in closed form", refitted=False, seconds=0.0)
     return Judged(FREQUENCIES, None, left, 0.0, 0.0)
 
 

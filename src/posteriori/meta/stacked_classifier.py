@@ -429,22 +429,8 @@ def _member(judged: Judged, weight: float) -> StackMember:
 
 def _left_out(judged: list[Judged], log_proba: np.ndarray, rows: JudgedRows) -> LeftOut:
     """The left-out predictions of the stack."""
-    n = len(rows.y)
-    return LeftOut(
-        classes=rows.classes,
-        log_proba=log_proba,
-        targets=rows.Y,
-        weights=rows.c,
-        rows=judged[0].left.rows,
-        groups=rows.groups,
-        n_twins=rows.n_twins,
-        copied=rows.copied,
-        reliability=np.zeros(n),
-        limit=1.0,
-        refitted=np.zeros(n, dtype=bool),
-        method="by each member",
-        seconds=sum(each.left.seconds for each in judged),
-    )
+    seconds = sum(each.left.seconds for each in judged)
+    return rows.left_out(log_proba, judged[0].left.rows, "by each member", refitted=False, seconds=seconds)
 
 
 def _gain(judged: list[Judged], left: LeftOut, n_used: int) -> StackGain:
