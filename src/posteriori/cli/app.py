@@ -68,6 +68,15 @@ _AFTER_READING = dict.fromkeys(
 )
 
 
+class LogLevel(StrEnum):
+    """What a server writes down, from this level on."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
 class Form(StrEnum):
     """Formats of tables."""
 
@@ -322,3 +331,53 @@ def walkthrough(
         from posteriori.cli.walkthrough import run
 
         run(format.value, digits, alpha, out)
+
+
+@app.command()
+def serve(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="FILE, NAME=FILE or NAME@VERSION=FILE.")],
+    utility: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="What actions are worth, unless a request says otherwise.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen at; other machines reach 0.0.0.0.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="FILE", help="Who asks must send the token in this file.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A name by which the server may be called; repeatable."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option("--allow-origin", metavar="ORIGIN", help="Another site whose pages may ask; repeatable."),
+    ] = None,
+    max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="The most rows of one request.")] = 1_000_000,
+    max_megabytes: Annotated[int, typer.Option("--max-megabytes", min=1, help="The largest body.")] = 256,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request is given up.")] = 60.0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1,
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="What is written down.")] = LogLevel.info,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Answer for stored models over HTTP, and show a page on which rows and utilities can be tried.
+
+    Programs ask by POST /predict (JSON, CSV, Arrow, Parquet), by the Open Inference Protocol (/v2) or by that of
+    MLflow (/invocations); /openapi.json describes it all. People open the address in a browser.
+
+    For example:
+
+        posteriori serve penguins.model --open
+
+        posteriori serve penguins.model --utility utility.csv --port 9000
+
+        posteriori serve birds@1=old.model birds@2=new.model --host 0.0.0.0 --token-file token.txt
+    """
+    with errors_as_sentences(debug):
+        from posteriori.cli.serve import run
+
+        run(
+            models, utility, token_file, host=host, port=port, hosts=allow_host or [], origins=allow_origin or [],
+            max_rows=max_rows, max_megabytes=max_megabytes, timeout=timeout, workers=workers,
+            log_level=log_level.value, open_page=open_page,
+        )  # fmt: skip

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from posteriori.files import replacing
 from posteriori.parameters import first_names
 from posteriori.rows.streams import Streamable
-from posteriori.tables.formats import Part, open_part
-from posteriori.tables.raw_bytes import STDIN
-from posteriori.tables.surveys import Survey, survey
+from posteriori.tables.formats import Part, open_part, part_of
+from posteriori.tables.raw_bytes import STDIN, held_bytes
+from posteriori.tables.surveys import Misfit, Survey, survey
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +26,7 @@ __all__ = [
     "TableFiles",
     "fitted_kinds",
     "format_of",
+    "open_bytes",
     "open_files",
     "without_formulas",
     "write_file",
@@ -76,6 +77,18 @@ def open_files(
     for part in parts[1:]:
         _require_same_names(parts[0], part)
     return TableFiles(survey(parts, kinds))
+
+
+def open_bytes(content: bytes, label: str, *, kinds: Mapping[str, str] | None = None) -> TableFiles:
+    r"""The table in these bytes, as `open_files` reads it from a file; `label` is what messages call it.
+
+    Examples
+    --------
+    >>> open_bytes(b"mass;sex\n3,7;f\n4,1;m\n", "the table").to_table()["mass"].to_pylist()
+    [3.7, 4.1]
+    """
+    kinds = dict(kinds or {})
+    return TableFiles(survey([part_of(held_bytes(content, label), kinds)], kinds))
 
 
 def fitted_kinds(columns: Iterable[Any]) -> dict[str, str]:
@@ -147,6 +160,10 @@ class TableFiles(Streamable):
         value, and 007 is 007.
         """
         return self._seen.pieces(list(self.names if columns is None else columns), size, list(written))
+
+    def first_misfit(self, columns: Sequence[str] | None = None) -> Misfit | None:
+        """The first value that is not of its column's kind, among columns of text: it is read as a missing one."""
+        return self._seen.first_misfit(list(self.names if columns is None else columns), _ROWS)
 
     def stream(self) -> Survey:
         """The rows as passes over the data read them."""

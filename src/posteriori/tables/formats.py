@@ -23,7 +23,7 @@ from posteriori.tables.text import excel_records, find_dialect, json_records
 from posteriori.tables.text.headers import repair_names
 from posteriori.tables.text.rows import Dialect, is_unclosed, larger, patient, ragged_line, repeats_header, text_batches
 
-__all__ = ["ArrowPart", "CSVPart", "Part", "open_part"]
+__all__ = ["ArrowPart", "CSVPart", "Part", "open_part", "part_of"]
 
 _FIRST_BYTES, _MOST_FIRST_BYTES, _FIRST_LINES = 1 << 18, 1 << 25, 20
 """Bytes of a text table that are looked at, more of them if lines are very long."""
@@ -85,7 +85,7 @@ class Part(Protocol):
 
 def open_part(path: str, known: Collection[str]) -> Part:
     """Open one file, folder of Parquet files, or standard input; `known` are columns that it is expected to have."""
-    return _open_folder(path) if path != STDIN and Path(path).is_dir() else _open_bytes(file_bytes(path), known)
+    return _open_folder(path) if path != STDIN and Path(path).is_dir() else part_of(file_bytes(path), known)
 
 
 _BINARY = {".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Arrow", ".xlsx": "Excel"}
@@ -103,7 +103,7 @@ def _require_text(source: FileBytes) -> None:
         )
 
 
-def _open_bytes(source: FileBytes, known: Collection[str]) -> Part:
+def part_of(source: FileBytes, known: Collection[str]) -> Part:
     """The part that these bytes are, by what they begin with."""
     start = source.first(4096)
     if not start.strip():

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["STDIN", "FileBytes", "file_bytes", "told"]
+__all__ = ["STDIN", "FileBytes", "file_bytes", "held_bytes", "told"]
 
 STDIN = "-"
 """The path that stands for standard input."""
@@ -43,6 +43,11 @@ def file_bytes(path: str) -> FileBytes:
         with told(path), open(path, "rb") as file:
             return _decompressed(_spooled(path, file))
     return _decompressed(FileBytes(path, lambda: pa.OSFile(path), path))
+
+
+def held_bytes(content: bytes, label: str) -> FileBytes:
+    """Bytes that are in memory already, behind their compression if there is one."""
+    return _decompressed(FileBytes(label, lambda: pa.BufferReader(content)))
 
 
 @contextmanager

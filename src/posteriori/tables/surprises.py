@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from threading import Lock
 
 import numpy as np
@@ -55,8 +55,8 @@ if it has such, and otherwise as none of its levels.
             with self._lock:
                 self._n_infinite[column] = self._n_infinite.get(column, 0) + n_rows
 
-    def warn(self) -> None:
-        """Warn of all that was added, in one warning for each column."""
+    def findings(self) -> Iterator[UnseenLevelWarning | ColumnWarning]:
+        """All that was added, as one warning for each column."""
         for column in sorted(self._levels):
             levels, n_rows = tuple(self._levels[column]), self._n_rows[column]
             message = (
@@ -64,10 +64,15 @@ if it has such, and otherwise as none of its levels.
                 f"{first_names(levels)}. They are encoded as its rare levels if it has such, and otherwise as none of "
                 "its levels."
             )
-            warnings.warn(UnseenLevelWarning(message, column, levels, n_rows), stacklevel=2)
+            yield UnseenLevelWarning(message, column, levels, n_rows)
         for column, n_rows in sorted(self._n_infinite.items()):
             message = f"Column {column!r} holds infinite numbers, in {_rows(n_rows)}: they are taken as missing."
-            warnings.warn(ColumnWarning(message, (column,), "infinite numbers"), stacklevel=2)
+            yield ColumnWarning(message, (column,), "infinite numbers")
+
+    def warn(self) -> None:
+        """Warn of all that was added."""
+        for finding in self.findings():
+            warnings.warn(finding, stacklevel=2)
 
 
 def warn_of_columns(encoding: Encoding) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from posteriori.tables.text.columns import Tally, convert, misfit_rows, tally
 from posteriori.tables.text.forms import CATEGORY, TextForm
 from posteriori.threads import run_tasks, usable_threads
 
-__all__ = ["FORM", "Survey", "survey"]
+__all__ = ["FORM", "Misfit", "Survey", "survey"]
 
 FORM = b"posteriori:form"
 """Metadata of an Arrow field: the name of the form in which the text of the column was read."""
@@ -42,6 +42,14 @@ class _Reading:
         if self.form is not None and not (typed and _same_kind(array.type, self.form)):
             array = convert(self.form, _as_text(array) if typed else array)
         return array if array.type == self.type else array.cast(self.type, safe=pa.types.is_string(self.type))
+
+
+class Misfit(NamedTuple):
+    """A value that is not of its column's kind; rows of a file are counted from 1."""
+
+    column: str
+    row: int
+    value: str
 
 
 class Survey:
@@ -79,6 +87,22 @@ class Survey:
         for i in rng.permutation(len(self.parts)):
             for raw in self.parts[i].shuffled(columns, size, rng):
                 yield self._parsed(raw, columns, self.parts[i])
+
+    def first_misfit(self, columns: Sequence[str], size: int) -> Misfit | None:
+        """The first value of these columns that is not of its column's kind, and was taken as missing for that."""
+        forms = {name: form for name in columns if (form := self._readings[name].form) is not None}
+        for i in range(len(self.parts)):
+            row = 1
+            for raw in self._raw(i, list(forms), size):
+                found = [
+                    Misfit(name, row + at[0], text[at[0]].as_py())
+                    for name, form in forms.items()
+                    if len(at := misfit_rows(form, text := _as_text(raw.column(name))))
+                ]
+                if found:
+                    return min(found, key=lambda misfit: misfit.row)
+                row += raw.num_rows
+        return None
 
     def stamp(self) -> Any:
         """Sizes and times of all files."""

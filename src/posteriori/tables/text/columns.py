@@ -336,7 +336,7 @@ def convert(form: TextForm, text: pa.Array) -> pa.Array:
     return values
 
 
-def misfit_rows(form: TextForm, text: pa.Array) -> Iterable[int]:
+def misfit_rows(form: TextForm, text: pa.Array) -> list[int]:
     """The numbers of the rows whose value the form cannot read."""
     trimmed = _trimmed(text)
     absent = pc.is_in(trimmed, value_set=pa.array([None, *sorted(MISSING)], trimmed.type))

@@ -1,0 +1,85 @@
+"""One connection: slow or long heads of requests are cut off, and the last request is still answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+__all__ = ["Connection"]
+
+_HEAD_SECONDS = 10.0
+"""Time in which the lines before a body must arrive."""
+_HEAD_BYTES = 64 << 10
+_LINGER_SECONDS = 0.25
+"""Time for which an idle connection stays open when the server ends: a request may be on its way."""
+
+
+class Connection(HttpToolsProtocol):
+    """A connection as uvicorn reads it, with bounds on what comes before a body."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.deadline: asyncio.TimerHandle | None = None
+        self.head_bytes = 0
+        self.ending = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the head of a request."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._head_is_there()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, unless the head is too long."""
+        if self.deadline is not None:
+            self.head_bytes += len(data)
+            if self.head_bytes > _HEAD_BYTES + len(data):
+                self._head_is_there()
+                self.send_400_response("The head of the request is too long.")
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        """Begin to wait for the rest of the head of a further request."""
+        super().on_message_begin()
+        self._expect_head()
+
+    def on_headers_complete(self) -> None:
+        """Pass the request on."""
+        self._head_is_there()
+        super().on_headers_complete()
+        if self.ending:
+            self.cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """End with the request that is being answered, or with one that is on its way."""
+        self.ending = True
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(_LINGER_SECONDS, self._close_idle)
+        else:
+            self.cycle.keep_alive = False
+
+    def _close_idle(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+    def _expect_head(self) -> None:
+        self._head_is_there()
+        self.deadline = self.loop.call_later(_HEAD_SECONDS, self._cut_off)
+
+    def _head_is_there(self) -> None:
+        self.head_bytes = 0
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
+
+    def _cut_off(self) -> None:
+        self.deadline = None
+        if not self.transport.is_closing():
+            self.transport.close()

@@ -1,0 +1,58 @@
+"""Where requests are answered, whatever the protocol: models, the rows that wait for them, and what is counted."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+
+from posteriori.serve.answers import Answers, Asked
+from posteriori.serve.batcher import Batcher
+from posteriori.serve.guard import Limits
+from posteriori.serve.metrics import Metrics
+from posteriori.serve.rows import Rows
+from posteriori.serve.served_model import ServedModel
+from posteriori.serve.shelf import Shelf
+
+__all__ = ["Desk", "desk_of"]
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the protocols share.
+
+    Attributes
+    ----------
+    shelf : Shelf
+    batcher : Batcher
+    metrics : Metrics
+    limits : Limits
+    executor : ThreadPoolExecutor
+        For what takes long.
+    folder : Path
+        A private folder for tables of the page, which all processes of the server share.
+    """
+
+    shelf: Shelf
+    batcher: Batcher
+    metrics: Metrics
+    limits: Limits
+    executor: ThreadPoolExecutor
+    folder: Path
+
+    async def answer(self, model: ServedModel, rows: Rows, asked: Asked, scope: MutableMapping[str, Any]) -> Answers:
+        """The answers to the rows of one request, counted."""
+        self.limits.bounds.require(rows.n_rows, 0)
+        answers = await self.batcher.answer(model, rows, asked)
+        self.metrics.answered(model.name, answers)
+        scope["posteriori.noted"] = {"model": model.name, "version": model.version, "rows": rows.n_rows}
+        return answers
+
+
+def desk_of(request: Request) -> Desk:
+    """The desk to which a request came."""
+    return request.scope["posteriori.desk"]

@@ -1,0 +1,40 @@
+"""Requests that are refused: a status of HTTP and one sentence, with the row and the column that it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Refusal"]
+
+
+class Refusal(Exception):
+    """A request that is not answered, and why.
+
+    Attributes
+    ----------
+    status : int
+        The status of HTTP: 400 if the request is wrong, 404 if what it names is not there, 413 if it is too large.
+    row : int or None
+        The row that is wrong, counted from 1.
+    column : str or None
+        The column that is wrong.
+    headers : dict
+        Further headers of the response.
+    """
+
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        status: int = 400,
+        row: int | None = None,
+        column: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(sentence)
+        self.status, self.row, self.column, self.headers = status, row, column, headers or {}
+
+    def body(self) -> dict[str, Any]:
+        """What the client reads: the sentence, and row and column where they are known."""
+        where = {"row": self.row, "column": self.column}
+        return {"error": str(self)} | {name: place for name, place in where.items() if place is not None}

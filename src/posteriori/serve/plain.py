@@ -1,0 +1,165 @@
+"""The plain protocol: POST /predict with rows as JSON, CSV, Arrow or Parquet, and GET /models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyarrow import csv
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from posteriori.serve.answers import Answers, Asked, asked
+from posteriori.serve.bodies import ARROW, CSV, JSON, json_value, media_type, table_rows
+from posteriori.serve.desk import Desk, desk_of
+from posteriori.serve.errors import Refusal
+from posteriori.serve.guard import body_of
+from posteriori.serve.rows import Rows, of_records
+from posteriori.serve.served_model import ServedModel
+from posteriori.tables.files import without_formulas
+
+__all__ = ["ROUTES"]
+
+_OPTIONS = ("answers", "level", "utility", "new_levels")
+_QUERY = ("model", "version", *_OPTIONS)
+_IN_THREAD = 1 << 18
+"""Bodies and answers of more bytes are read and written in a thread."""
+
+
+async def predict(request: Request) -> Response:
+    """Answer rows."""
+    desk = desk_of(request)
+    query = _query(request)
+    model = desk.shelf.get(query.pop("model", None), query.pop("version", None))
+    write = _writer(request.headers.get("accept"))
+    body = body_of(request.scope)
+    if len(body) > _IN_THREAD:
+        rows, wanted = await _in_thread(desk, _read, body, request, query, model)
+    else:
+        rows, wanted = _read(body, request, query, model)
+    answers = await desk.answer(model, rows, wanted, request.scope)
+    if answers.n_rows > 1000:
+        return await _in_thread(desk, write, model, answers)
+    return write(model, answers)
+
+
+async def models(request: Request) -> Response:
+    """Describe the models."""
+    found = [model.described() for model in desk_of(request).shelf.latest()]
+    return Response(orjson.dumps({"models": found}), media_type=JSON)
+
+
+ROUTES = [Route("/predict", predict, methods=["POST"]), Route("/models", models, methods=["GET"])]
+
+
+async def _in_thread(desk: Desk, function: Callable[..., Any], *arguments: Any) -> Any:
+    import asyncio
+
+    return await asyncio.get_running_loop().run_in_executor(desk.executor, function, *arguments)
+
+
+def _query(request: Request) -> dict[str, Any]:
+    """The options in the address, each once."""
+    found: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name not in _QUERY:
+            raise Refusal(f"{name[:50]!r} in the address is unknown: use {', '.join(_QUERY)}.")
+        if name in found:
+            raise Refusal(f"{name!r} is more than once in the address: once is enough.")
+        found[name] = value
+    if "utility" in found:
+        found["utility"] = json_value(found["utility"].encode("utf-8", "surrogatepass"))
+    return found
+
+
+def _read(body: bytes, request: Request, query: dict[str, Any], model: ServedModel) -> tuple[Rows, Asked]:
+    """Rows and what is asked about them."""
+    kind = media_type(request.headers.get("content-type"))
+    if kind != JSON:
+        rows = table_rows(body, kind, model, desk_of(request).limits.bounds)
+        return rows, asked(**query, possible=model.answers)
+    records, options = _split(json_value(body))
+    twice = [name for name in options if name in query]
+    if twice:
+        raise Refusal(f"{twice[0]!r} is both in the address and in the body: once is enough.")
+    wanted = asked(**query, **options, possible=model.answers)
+    desk_of(request).limits.bounds.require(len(records) if isinstance(records, list) else 0, 0)
+    return of_records(records, model.columns, model.ignored), wanted
+
+
+def _split(value: Any) -> tuple[Any, dict[str, Any]]:
+    """The rows in a body of JSON, and its options: an object with "rows", a list of rows, or one row."""
+    if not isinstance(value, dict):
+        return value, {}
+    if not isinstance(value.get("rows"), list):
+        return [value], {}
+    unknown = [name for name in value if name != "rows" and name not in _OPTIONS]
+    if unknown:
+        raise Refusal(f"{unknown[0][:50]!r} beside rows is unknown: use {', '.join(_OPTIONS)}.")
+    return value["rows"], {name: value[name] for name in _OPTIONS if name in value}
+
+
+def _as_json(model: ServedModel, answers: Answers) -> Response:
+    about = {
+        "model": model.name,
+        "version": model.version,
+        "classes": answers.classes,
+        "actions": answers.actions,
+        "warnings": answers.warnings,
+        "rows": answers.records(),
+    }
+    return Response(orjson.dumps(about), media_type=JSON)
+
+
+def _as_csv(model: ServedModel, answers: Answers) -> Response:
+    table = answers.table()
+    for i, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            table = table.set_column(i, field.name, without_formulas(table.column(i)))
+    out = BytesIO()
+    csv.write_csv(table, out)
+    return Response(out.getvalue(), media_type=CSV)
+
+
+def _as_arrow(model: ServedModel, answers: Answers) -> Response:
+    table, out = answers.table(), BytesIO()
+    with pa.ipc.new_stream(out, table.schema) as stream:
+        stream.write_table(table)
+    return Response(out.getvalue(), media_type=ARROW)
+
+
+_WRITERS: dict[str, Callable[[ServedModel, Answers], Response]] = {JSON: _as_json, CSV: _as_csv, ARROW: _as_arrow}
+
+
+def _writer(accept: str | None) -> Callable[[ServedModel, Answers], Response]:
+    """The way to write the answer that the client likes best, from its header Accept."""
+    if accept is None or accept == "*/*" or accept == JSON:
+        return _as_json
+    liked = []
+    for order, part in enumerate(accept.split(",")):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        liked.append((-_quality(parameters), order, name.lower()))
+    for quality, _, name in sorted(liked):
+        if quality == 0.0:
+            continue
+        if name in _WRITERS:
+            return _WRITERS[name]
+        for known, write in _WRITERS.items():
+            if name == "*/*" or (name.endswith("/*") and known.startswith(name[:-1])):
+                return write
+    raise Refusal(f"Accept names nothing that is written here: {', '.join(_WRITERS)}.", status=406)
+
+
+def _quality(parameters: list[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return min(max(float(value), 0.0), 1.0)
+            except ValueError:
+                return 0.0
+    return 1.0
