@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -74,10 +76,10 @@ def app(
     """
     limits = limits or Limits()
     shelf = _shelf(models, utility)
-    private = None if folder is not None else tempfile.TemporaryDirectory(prefix="posteriori-serve-")
-    room = Path(private.name if private is not None else folder)  # type: ignore[arg-type]
+    room = Path(tempfile.mkdtemp(prefix="posteriori-serve-") if folder is None else folder)
     executor = ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1), thread_name_prefix="posteriori-serve")
     metrics = Metrics(None if folder is None else room)
+    shelf.told = metrics.reload
     desk = Desk(shelf, Batcher(executor), metrics, limits, executor, room)
 
     @asynccontextmanager
@@ -92,8 +94,6 @@ def app(
                     await task
             metrics.write()
             executor.shutdown(wait=True)
-            if private is not None:
-                private.cleanup()
 
     router = Router([*plain.ROUTES, *_ROUTES], default=_not_found, lifespan=lifespan)
 
@@ -102,7 +102,10 @@ def app(
         await router(scope, receive, send)
 
     access = Access(token, None if hosts is None else tuple(host.lower() for host in hosts), tuple(origins))
-    return Application(desk, Guard(inner, access, limits, metrics))
+    application = Application(desk, Guard(inner, access, limits, metrics))
+    if folder is None:
+        weakref.finalize(application, shutil.rmtree, room, ignore_errors=True)
+    return application
 
 
 @dataclass(frozen=True)

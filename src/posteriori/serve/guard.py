@@ -190,6 +190,9 @@ class Guard:
                 await self.inner(scope, _nothing_more, reply)
         except Refusal as refusal:
             await reply.refuse(refusal)
+        except _Preflight:
+            await reply({"type": "http.response.start", "status": 204, "headers": []})
+            await reply({"type": "http.response.body", "body": b""})
         except HTTPException as error:  # a method that the route does not have
             allowed = {name.lower(): value for name, value in (error.headers or {}).items()}
             sentence = f"{scope['method']} is not possible here."
@@ -217,7 +220,7 @@ class Guard:
             self.access.require_origin(headers, host)
         elif scope["method"] == "OPTIONS" and b"origin" in headers:
             self.access.require_origin(headers, host)
-            return 0
+            raise _Preflight
         if path not in _OPEN and not path.startswith("/static/"):
             self.access.require_token(headers)
         scope["posteriori.body"] = b""
@@ -295,6 +298,10 @@ class _Reply:
         headers += [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
         await self({"type": "http.response.start", "status": refusal.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
+
+
+class _Preflight(Exception):
+    """A browser asks whether a page of another site may ask: the headers of every answer say so."""
 
 
 class _Gone(Exception):

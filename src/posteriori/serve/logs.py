@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-__all__ = ["log_to_stderr"]
+__all__ = ["Lines", "log_to_stderr"]
 
 _PLAIN = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {
     "message",
@@ -18,7 +18,7 @@ _PLAIN = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {
 }
 
 
-class _Lines(logging.Formatter):
+class Lines(logging.Formatter):
     """A record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -37,7 +37,7 @@ class _Lines(logging.Formatter):
 def log_to_stderr(level: str = "info") -> None:
     """Write the logs of the server to standard error, from this level on."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines())
+    handler.setFormatter(Lines())
     for name in ("posteriori.serve", "uvicorn", "uvicorn.error"):
         log = logging.getLogger(name)
         log.handlers, log.propagate = ([handler] if name != "uvicorn.error" else []), name == "uvicorn.error"

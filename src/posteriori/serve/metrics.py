@@ -91,7 +91,7 @@ class Metrics:
             before = self.means.get((name,), mean)
             self.means[(name,)] = before + share * (mean - before)
 
-    def reload(self, model: str, *, failed: bool) -> None:
+    def reload(self, model: str, failed: bool) -> None:
         """Count a file that was loaded again."""
         outcome = "failed" if failed else "loaded"
         self.sums["posteriori_reloads_total", (("model", model), ("outcome", outcome))] += 1

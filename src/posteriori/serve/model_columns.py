@@ -69,7 +69,7 @@ class ModelColumn:
         if self.kind == "category":
             return about | {"levels": list(self.levels), "other": self.other}
         if self.kind.startswith("date"):
-            return about | {"low": _moment(self.low), "high": _moment(self.high), "typical": _moment(self.typical)}
+            return about | {name: self._moment(getattr(self, name)) for name in ("low", "high", "typical")}
         if self.kind == "boolean":
             return about
         return about | {"low": self.low, "high": self.high, "integer": self.dtype.lower().startswith(("int", "uint"))}
@@ -127,6 +127,12 @@ class ModelColumn:
             if value is not None and not fits(value):
                 raise self.refusal(i, value)
 
+    def _moment(self, seconds: Any) -> str | None:
+        """Seconds since 1970 as text."""
+        if seconds is None or not math.isfinite(seconds):
+            return None
+        return str(np.datetime64(int(seconds), "s")) + ("Z" if "zone" in self.kind else "")
+
     def _moments(self, values: Sequence[Any]) -> Any:
         kind = pa.timestamp("us", tz="UTC" if "zone" in self.kind else None)
         try:
@@ -174,10 +180,3 @@ def _rounded(value: float, low: float | None, high: float | None) -> float:
     if not (math.isfinite(value) and math.isfinite(spread) and spread > 0):
         return value
     return float(round(value, 3 - math.floor(math.log10(spread)) - 1))
-
-
-def _moment(seconds: Any) -> str | None:
-    """Seconds since 1970 as text."""
-    if seconds is None or not math.isfinite(seconds):
-        return None
-    return str(np.datetime64(int(seconds), "s"))

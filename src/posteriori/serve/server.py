@@ -6,6 +6,7 @@ SIGTERM and SIGINT end it when what it has begun is answered; SIGHUP loads all m
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
 import multiprocessing
@@ -174,6 +175,8 @@ def _serve(application: Any, settings: Settings, listener: socket.socket) -> Non
         backlog=_BACKLOG,
     )
     server = _Server(config)
+    gc.collect()
+    gc.freeze()  # libraries and models stay: later collections need not look at them, which takes a third of a request
 
     async def main() -> None:
         if hasattr(signal, "SIGHUP"):

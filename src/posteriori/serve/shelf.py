@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -76,11 +76,14 @@ class Shelf:
     files : list of ModelFile
     utility : Utility or None
         In place of the models' own.
+    told : function of the name of a model and whether it failed, or None
+        Hears of every file that is loaded again.
     """
 
     models: dict[str, dict[str, ServedModel]] = field(default_factory=dict)
     files: list[ModelFile] = field(default_factory=list)
     utility: Utility | None = None
+    told: Callable[[str, bool], None] | None = None
 
     def put(self, model: ServedModel, replaced: str | None = None) -> None:
         """Serve a model; `replaced` is a version that it takes the place of."""
@@ -123,9 +126,15 @@ class Shelf:
             try:
                 model = self._put_file(file)
             except Exception as error:  # whatever is in the file: the old model goes on
+                self._tell(file.name, failed=True)
                 _log.error("reload failed", extra={"model": file.name, "reason": f"{type(error).__name__}: {error}"})
             else:
+                self._tell(file.name, failed=False)
                 _log.info("reloaded", extra={"model": model.name, "version": model.version})
+
+    def _tell(self, name: str, *, failed: bool) -> None:
+        if self.told is not None:
+            self.told(name, failed)
 
     def _put_file(self, file: ModelFile) -> ServedModel:
         model, replaced = file.load(self.utility), file.serving

@@ -1,0 +1,266 @@
+"""Who may ask, how much, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import httpx
+import pytest
+from tests.serve.asgi import Client, client_of
+from tests.serve.test_plain import GOOD
+
+from posteriori.serve import Limits, app
+from posteriori.serve.guard import Access, Room
+from posteriori.serve.served_model import ServedModel
+
+TOKEN = "0123456789abcdef"
+
+
+class TestWho:
+    """Hosts, origins and tokens."""
+
+    @pytest.mark.parametrize(
+        ("host", "status"),
+        [
+            ("localhost", 200),
+            ("localhost:8000", 200),
+            ("LOCALHOST:1", 200),
+            ("127.0.0.1:8000", 200),
+            ("[::1]:8000", 200),
+            ("evil.example", 421),
+            ("localhost.evil.example", 421),
+            ("127.0.0.1.evil.example:8000", 421),
+            ("", 421),
+        ],
+    )
+    def test_the_name_of_the_host(self, client: Client, host: str, status: int) -> None:
+        assert client.post("/predict", json=[GOOD], headers={"host": host}).status_code == status
+        assert (
+            client.get("/v2/health/live" if status != 200 else "/models", headers={"host": host}).status_code == status
+        )
+
+    def test_further_names_of_the_host(self, model: Any) -> None:
+        named = client_of(app(model, hosts=["Models.Example"]), base_url="http://models.example")
+        assert named.get("/models").status_code == 200
+        assert client_of(app(model, hosts=None), base_url="http://any.example").get("/models").status_code == 200
+
+    @pytest.mark.parametrize(
+        ("headers", "status"),
+        [
+            ({}, 200),
+            ({"origin": "http://localhost"}, 200),
+            ({"origin": "https://evil.example"}, 403),
+            ({"origin": "http://localhost:81"}, 403),
+            ({"origin": "null"}, 403),
+            ({"sec-fetch-site": "cross-site"}, 403),
+            ({"sec-fetch-site": "same-site"}, 403),
+            ({"sec-fetch-site": "same-origin"}, 200),
+            ({"sec-fetch-site": "none"}, 200),
+        ],
+    )
+    def test_pages_of_other_sites(self, client: Client, headers: dict[str, str], status: int) -> None:
+        reply = client.post("/predict", json=[GOOD], headers=headers)
+        assert reply.status_code == status
+        assert "access-control-allow-origin" not in reply.headers
+
+    def test_pages_of_sites_that_are_allowed(self, model: Any) -> None:
+        ask = client_of(app(model, origins=["https://a.example"]))
+        reply = ask.post("/predict", json=[GOOD], headers={"origin": "https://a.example"})
+        assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (200, "https://a.example")
+        assert ask.post("/predict", json=[GOOD], headers={"origin": "https://b.example"}).status_code == 403
+        asked = {"origin": "https://a.example", "access-control-request-method": "POST"}
+        before = ask.request("OPTIONS", "/predict", headers=asked)
+        assert before.status_code == 204
+        assert "POST" in before.headers["access-control-allow-methods"]
+
+    @pytest.mark.parametrize(
+        ("given", "status"),
+        [
+            (None, 401),
+            (f"Bearer {TOKEN}", 200),
+            (f"bearer {TOKEN}", 200),
+            (f"Bearer {TOKEN}0", 401),
+            ("Bearer ", 401),
+            (f"Basic {TOKEN}", 401),
+            (TOKEN, 401),
+            (b"Bearer \xff\xfe", 401),
+        ],
+    )
+    def test_the_token(self, model: Any, given: Any, status: int) -> None:
+        ask = client_of(app(model, token=TOKEN))
+        headers = {} if given is None else {"authorization": given}
+        for method, path in (("POST", "/predict"), ("GET", "/models"), ("GET", "/metrics"), ("GET", "/nothing")):
+            reply = ask.request(method, path, headers=headers, **({"json": [GOOD]} if method == "POST" else {}))
+            assert reply.status_code == (404 if path == "/nothing" and status == 200 else status)
+            assert status == 200 or reply.headers["www-authenticate"] == "Bearer"
+        assert TOKEN not in reply.text
+
+    def test_no_token_is_compared_in_a_time_that_tells_of_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import hmac
+
+        compared: list[tuple[bytes, bytes]] = []
+        monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((a, b)) or False)
+        with pytest.raises(Exception, match="A token is needed"):
+            Access(token=TOKEN).require_token({b"authorization": b"Bearer guess"})
+        assert compared == [(b"guess", TOKEN.encode())]
+
+    def test_every_answer_is_safe_to_show(self, client: Client) -> None:
+        for reply in (client.get("/models"), client.get("/nothing"), client.post("/predict", content=b"{")):
+            policy = reply.headers["content-security-policy"]
+            assert "default-src 'self'" in policy
+            assert "unsafe" not in policy
+            assert reply.headers["x-content-type-options"] == "nosniff"
+            assert reply.headers["referrer-policy"] == "no-referrer"
+
+    def test_a_method_that_is_not_possible(self, client: Client) -> None:
+        reply = client.get("/predict")
+        assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
+        assert reply.json() == {"error": "GET is not possible here."}
+
+
+class TestHowMuch:
+    """Sizes and times."""
+
+    def test_a_large_body_is_refused_before_it_is_read(self, model: Any) -> None:
+        ask = client_of(app(model, limits=Limits(body_bytes=1000)))
+        reply = ask.post("/predict", content=b" " * 1001)
+        assert (reply.status_code, reply.headers["connection"]) == (413, "close")
+
+        read = 0
+
+        async def pieces() -> Any:
+            nonlocal read
+            for _ in range(100):
+                read += 100
+                yield b" " * 100
+
+        assert ask.post("/predict", content=pieces()).status_code == 413
+        assert read <= 1200
+
+    def test_a_slow_body_is_cut_off(self, model: Any) -> None:
+        async def slow() -> Any:
+            yield b"["
+            await asyncio.sleep(5)
+            yield b"]"
+
+        start = time.perf_counter()
+        reply = client_of(app(model, limits=Limits(body_seconds=0.2))).post("/predict", content=slow())
+        assert reply.status_code == 408
+        assert time.perf_counter() - start < 3
+
+    def test_an_answer_that_takes_too_long(self, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        application = app(model, limits=Limits(seconds=0.2))
+        monkeypatch.setattr(ServedModel, "answer", lambda *_: time.sleep(1))
+        body = b"island,sex\n" * 2
+        reply = client_of(application).post("/predict", content=body, headers={"content-type": "text/csv"})
+        assert reply.status_code in (400, 504)
+        slow = client_of(application).post("/predict", json=[GOOD] * 300)
+        assert slow.status_code == 504
+        assert "No answer was found in 0.2 seconds" in slow.json()["error"]
+
+    def test_bodies_wait_for_room(self) -> None:
+        async def main() -> list[str]:
+            room, told = Room(100), []
+
+            async def one(name: str, n_bytes: int, seconds: float) -> None:
+                await room.take(n_bytes, 1.0)
+                told.append(f"{name} in")
+                await asyncio.sleep(seconds)
+                told.append(f"{name} out")
+                await room.give(n_bytes)
+
+            await asyncio.gather(one("a", 60, 0.05), one("b", 60, 0.0), one("c", 40, 0.0))
+            assert room.free == 100
+            with pytest.raises(Exception, match="Too many large requests"):
+                await room.take(101, 0.01)
+            return told
+
+        told = asyncio.run(main())
+        assert told[0] == "a in"
+        assert told.index("b in") > told.index("a out")
+
+    def test_our_own_faults_say_nothing_of_the_inside(
+        self, model: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        application = app(model)
+
+        def fails(*_: Any) -> Any:
+            raise RuntimeError("secret value 12345")
+
+        monkeypatch.setattr(ServedModel, "answer", fails)
+        with caplog.at_level(logging.INFO, "posteriori.serve"):
+            reply = client_of(application).post("/predict", json=[GOOD])
+        assert reply.status_code == 500
+        assert reply.json() == {"error": "The server failed to answer: this is its own fault."}
+        assert "12345" not in caplog.text
+        failed = next(record for record in caplog.records if record.getMessage() == "failed")
+        assert failed.reason == "RuntimeError"  # type: ignore[attr-defined]
+        assert any("test_guard.py" in frame for frame in failed.frames)  # type: ignore[attr-defined]
+
+
+class TestNotes:
+    """What is counted and written down."""
+
+    def test_metrics_count_what_was_asked(self, client: Client, penguins: Any) -> None:
+        client.post("/predict", json={"rows": [GOOD] * 3, "answers": ["class", "epistemic"]})
+        client.post("/predict", json={"rows": [GOOD | {"sex": "blue"}]})
+        text = client.get("/metrics").text
+        assert 'posteriori_requests_total{route="/predict",status="200"} 1' in text
+        assert 'posteriori_requests_total{route="/predict",status="400"} 1' in text
+        assert 'posteriori_rows_total{model="penguins"} 3' in text
+        assert 'posteriori_predicted_total{model="penguins",class="' in text
+        assert 'posteriori_request_seconds_bucket{route="/predict",le="+Inf"} 2' in text
+        assert 'posteriori_request_seconds_count{route="/predict"} 2' in text
+        epistemic = client.post("/predict", json={"rows": [GOOD], "answers": ["epistemic"]}).json()["rows"][0][
+            "epistemic"
+        ]
+        mean = next(line for line in text.splitlines() if line.startswith("posteriori_epistemic_nats_mean{"))
+        assert float(mean.split()[-1]) == pytest.approx(epistemic, rel=1e-9)
+
+    def test_processes_add_up(self, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        from posteriori.serve.metrics import Metrics
+
+        for pid in (11, 12):
+            monkeypatch.setattr("os.getpid", lambda pid=pid: pid)
+            one = Metrics(tmp_path)
+            one.request("/predict", 200, 0.003)
+            one.write()
+        text = one.text({})
+        assert 'posteriori_requests_total{route="/predict",status="200"} 2' in text
+        assert 'posteriori_request_seconds_bucket{route="/predict",le="0.002"} 0' in text
+        assert 'posteriori_request_seconds_bucket{route="/predict",le="0.005"} 2' in text
+
+    def test_names_of_classes_are_escaped(self) -> None:
+        from posteriori.serve.metrics import Metrics
+
+        one = Metrics()
+        one.sums["posteriori_rows_total", (("model", 'a"b\\c\nd'),)] = 1.0
+        assert r'{model="a\"b\\c\nd"} 1' in one.text({})
+
+    def test_logs_hold_nothing_of_rows(self, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+        from posteriori.serve.logs import Lines
+
+        with caplog.at_level(logging.INFO, "posteriori.serve"):
+            client.post("/predict?level=0.77", json=[GOOD | {"sex": "blue"}])
+            client.post("/predict", json=[GOOD])
+        lines = [Lines().format(record) for record in caplog.records]
+        assert len(lines) == 2
+        entry = httpx.Response(200, content=lines[1]).json()
+        assert {name: entry[name] for name in ("event", "method", "route", "status", "model", "rows")} == {
+            "event": "request", "method": "POST", "route": "/predict", "status": 200, "model": "penguins", "rows": 1,
+        }  # fmt: skip
+        assert not any(word in line for line in lines for word in ("blue", "Dream", "0.77", "sex"))
+
+
+def test_mounted_in_another_application(model: Any) -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    ask = client_of(Starlette(routes=[Mount("/birds", app(model, token=TOKEN))]))
+    assert ask.get("/birds/models").status_code == 401
+    reply = ask.post("/birds/predict", json=[GOOD], headers={"authorization": f"Bearer {TOKEN}"})
+    assert reply.status_code == 200
+    assert ask.get("/birds/v2/health/live").status_code in (200, 404)
