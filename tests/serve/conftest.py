@@ -57,10 +57,10 @@ def numbers_model() -> Any:
 
 
 @pytest.fixture
-def client(model: Any) -> Iterator[Any]:
+def client(model: Any) -> Any:
     from posteriori.serve import app
 
-    yield client_of(app({"penguins": model}))
+    return client_of(app({"penguins": model}))
 
 
 @dataclass
@@ -103,7 +103,7 @@ def serving(*arguments: str, timeout: float = 60.0) -> Iterator[Process]:
         reader = threading.Thread(target=served.lines.extend, args=(process.stderr,), daemon=True)
         reader.start()
         try:
-            httpx.Client(transport=httpx.HTTPTransport(retries=20)).get(f"{served.url}/v2/health/live")
+            httpx.Client(transport=httpx.HTTPTransport(retries=20), timeout=30).get(f"{served.url}/v2/health/live")
             yield served
         finally:
             timer.cancel()

@@ -53,7 +53,7 @@ def test_names_that_cannot_be_in_an_address(given: str) -> None:
     if given.startswith("a@"):
         assert model_files([given])[0].version is None
         return
-    with pytest.raises(ValueError, match="cannot be a name|names no model"):
+    with pytest.raises(ValueError, match=r"cannot be a name|names no model"):
         model_files([given])
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["Connection"]
+__all__ = ["HEAD_SECONDS", "Connection"]
 
-_HEAD_SECONDS = 10.0
+HEAD_SECONDS = 10.0
 """Time in which the lines before a body must arrive."""
 _HEAD_BYTES = 64 << 10
 _LINGER_SECONDS = 0.25
@@ -71,7 +71,7 @@ class Connection(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         self._head_is_there()
-        self.deadline = self.loop.call_later(_HEAD_SECONDS, self._cut_off)
+        self.deadline = self.loop.call_later(HEAD_SECONDS, self._cut_off)
 
     def _head_is_there(self) -> None:
         self.head_bytes = 0
