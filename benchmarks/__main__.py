@@ -15,7 +15,7 @@ LEFT_OUT = ("left-out", "stack")
 DECISIONS = ("deciding", "conformal", "calibration", "calibration-maps")
 GP = ("gp-quality", "gp-time", "gp-coverage", "gp-kernels", "gp-folds", "gp-steps", "gp-digits", "gp-mnist", "gp-depth")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
-COMMANDS = ("commands", "fit-folder")
+COMMANDS = ("commands", "fit-folder", "serving")
 VERSIONS = ("before-after",)
 
 WHAT = """\
@@ -70,6 +70,8 @@ of rows elsewhere than in memory:
 of the command line:
   commands             fit and predict on a large CSV, against reading it and fitting in memory
   fit-folder           fit and predict on a folder of Parquet files of 5 GB: seconds, passes and memory
+  serving              posteriori serve under load: requests and rows per second, memory; MLServer and MLflow beside
+                       it (--peer-python)
 of two versions of posteriori:
   before-after         seconds of fits and predictions of the sources in --before, against those of src/
 all: everything but before-after
@@ -279,6 +281,10 @@ def main() -> None:
         from benchmarks import fit_folder
 
         fit_folder.run(out, quick=quick)
+    if "serving" in what:
+        from benchmarks import serving
+
+        serving.run(out, options.peer_python, quick=quick)
     if "before-after" in what:
         from benchmarks import before_after
 
