@@ -121,6 +121,7 @@ __all__ = [
     "predict_to",
     "report",
     "save",
+    "serve",
     "to_onnx",
     "walkthrough",
 ]
@@ -180,8 +181,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "kernels":
-        return import_module("posteriori.kernels")
+    if name in ("kernels", "serve"):
+        return import_module(f"posteriori.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'posteriori' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

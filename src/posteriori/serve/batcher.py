@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from posteriori.serve.answers import Answers, Asked
-from posteriori.serve.rows import Rows, joined
+from posteriori.serve.rows import SentRows, joined
 from posteriori.serve.served_model import ServedModel
 
 __all__ = ["Batcher"]
@@ -29,7 +29,7 @@ _FEW_ROWS = 256
 
 
 class _Waiting(NamedTuple):
-    rows: Rows
+    rows: SentRows
     answer: asyncio.Future[Answers]
 
 
@@ -48,7 +48,7 @@ class Batcher:
     _pace: dict[tuple[int, tuple[str, ...]], float] = field(default_factory=dict)
     """Seconds that a row took lately, by model and answers."""
 
-    async def answer(self, model: ServedModel, rows: Rows, asked: Asked) -> Answers:
+    async def answer(self, model: ServedModel, rows: SentRows, asked: Asked) -> Answers:
         """The answers to one request."""
         if rows.n_rows > _FEW_ROWS or not rows.listed:
             return await asyncio.get_running_loop().run_in_executor(self.executor, model.answer, rows, asked)
@@ -78,7 +78,7 @@ class Batcher:
         task = loop.run_in_executor(self.executor, self._predict, model, asked, [one.rows for one in waiting])
         task.add_done_callback(lambda done: self._tell(waiting, done.result()))
 
-    def _predict(self, model: ServedModel, asked: Asked, several: list[Rows]) -> list[Answers | Exception]:
+    def _predict(self, model: ServedModel, asked: Asked, several: list[SentRows]) -> list[Answers | Exception]:
         """Answers to several requests, or the errors of those that are refused."""
         start = time.perf_counter()
         try:

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from posteriori.parameters import first_names
 from posteriori.serve.errors import Refusal
-from posteriori.serve.rows import Rows, of_table
+from posteriori.serve.rows import SentRows, of_table
 from posteriori.serve.served_model import ServedModel
 from posteriori.tables.files import open_bytes
 
@@ -72,7 +72,7 @@ def json_value(body: bytes) -> Any:
         raise Refusal(f"The body is not JSON: {error}.") from None
 
 
-def table_rows(body: bytes, kind: str, model: ServedModel, bounds: Bounds) -> Rows:
+def table_rows(body: bytes, kind: str, model: ServedModel, bounds: Bounds) -> SentRows:
     """Rows of a body that is a table: CSV, an Arrow stream or Parquet.
 
     Text is read as it was in the fit; a value that is not of its column's kind is refused.
@@ -116,7 +116,7 @@ def _read_csv(body: bytes, model: ServedModel, bounds: Bounds) -> pa.Table:
 
 
 def _read_arrow(body: bytes, model: ServedModel, bounds: Bounds) -> pa.Table:
-    with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
+    with pa.ipc.RecordBatchStreamReader(pa.BufferReader(body)) as reader:
         bounds.require(0, len(reader.schema))
         batches, n_rows = [], 0
         for batch in reader:

@@ -14,7 +14,7 @@ from posteriori.serve.answers import Answers, Asked
 from posteriori.serve.batcher import Batcher
 from posteriori.serve.guard import Limits
 from posteriori.serve.metrics import Metrics
-from posteriori.serve.rows import Rows
+from posteriori.serve.rows import SentRows
 from posteriori.serve.served_model import ServedModel
 from posteriori.serve.shelf import Shelf
 
@@ -44,7 +44,9 @@ class Desk:
     executor: ThreadPoolExecutor
     folder: Path
 
-    async def answer(self, model: ServedModel, rows: Rows, asked: Asked, scope: MutableMapping[str, Any]) -> Answers:
+    async def answer(
+        self, model: ServedModel, rows: SentRows, asked: Asked, scope: MutableMapping[str, Any]
+    ) -> Answers:
         """The answers to the rows of one request, counted."""
         self.limits.bounds.require(rows.n_rows, 0)
         answers = await self.batcher.answer(model, rows, asked)

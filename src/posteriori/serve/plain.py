@@ -18,7 +18,7 @@ from posteriori.serve.bodies import ARROW, CSV, JSON, json_value, media_type, ta
 from posteriori.serve.desk import Desk, desk_of
 from posteriori.serve.errors import Refusal
 from posteriori.serve.guard import body_of
-from posteriori.serve.rows import Rows, of_records
+from posteriori.serve.rows import SentRows, of_records
 from posteriori.serve.served_model import ServedModel
 from posteriori.tables.files import without_formulas
 
@@ -76,7 +76,7 @@ def _query(request: Request) -> dict[str, Any]:
     return found
 
 
-def _read(body: bytes, request: Request, query: dict[str, Any], model: ServedModel) -> tuple[Rows, Asked]:
+def _read(body: bytes, request: Request, query: dict[str, Any], model: ServedModel) -> tuple[SentRows, Asked]:
     """Rows and what is asked about them."""
     kind = media_type(request.headers.get("content-type"))
     if kind != JSON:

@@ -12,11 +12,11 @@ from posteriori.parameters import first_names
 from posteriori.serve.errors import Refusal
 from posteriori.serve.model_columns import ModelColumn
 
-__all__ = ["Rows", "joined", "of_lists", "of_records", "of_table"]
+__all__ = ["SentRows", "joined", "of_lists", "of_records", "of_table"]
 
 
 @dataclass(frozen=True)
-class Rows:
+class SentRows:
     """Rows for a model.
 
     Attributes
@@ -39,7 +39,7 @@ class Rows:
         return {column.name: column.array(self.columns[column.name]) for column in columns}
 
 
-def of_records(records: Any, columns: Sequence[ModelColumn], ignored: frozenset[str]) -> Rows:
+def of_records(records: Any, columns: Sequence[ModelColumn], ignored: frozenset[str]) -> SentRows:
     """Rows from objects of JSON, one for each row.
 
     Every column of the model must be there, null where a value is missing; others are refused, but for those to ignore.
@@ -55,10 +55,10 @@ def of_records(records: Any, columns: Sequence[ModelColumn], ignored: frozenset[
         if record.keys() != names:
             _require_names(record, columns, ignored, row=i + 1)
     lists = {column.name: column.checked([record[column.name] for record in records]) for column in columns}
-    return Rows(lists, len(records), listed=True)
+    return SentRows(lists, len(records), listed=True)
 
 
-def of_lists(lists: Mapping[str, Sequence[Any]], columns: Sequence[ModelColumn], ignored: frozenset[str]) -> Rows:
+def of_lists(lists: Mapping[str, Sequence[Any]], columns: Sequence[ModelColumn], ignored: frozenset[str]) -> SentRows:
     """Rows from one list of JSON values for each column."""
     _require_names(lists, columns, ignored)
     lengths = {len(lists[column.name]) for column in columns}
@@ -66,10 +66,10 @@ def of_lists(lists: Mapping[str, Sequence[Any]], columns: Sequence[ModelColumn],
         told = ", ".join(f"{column.name!r} has {len(lists[column.name])}" for column in columns[:5])
         raise Refusal(f"Columns have different numbers of values: {told}.")
     checked = {column.name: column.checked(lists[column.name]) for column in columns}
-    return Rows(checked, lengths.pop() if lengths else 0, listed=True)
+    return SentRows(checked, lengths.pop() if lengths else 0, listed=True)
 
 
-def of_table(table: pa.Table, columns: Sequence[ModelColumn], ignored: frozenset[str]) -> Rows:
+def of_table(table: pa.Table, columns: Sequence[ModelColumn], ignored: frozenset[str]) -> SentRows:
     """Rows from a table that has types."""
     names = table.column_names
     if len(set(names)) < len(names):
@@ -77,10 +77,10 @@ def of_table(table: pa.Table, columns: Sequence[ModelColumn], ignored: frozenset
         raise Refusal(f"Several columns are called {first_names(twice, 3)}: give each its own name.", column=twice[0])
     _require_names(names, columns, ignored)
     used = {column.name: table.column(column.name).combine_chunks() for column in columns}
-    return Rows(used, table.num_rows, listed=False)
+    return SentRows(used, table.num_rows, listed=False)
 
 
-def joined(several: Sequence[Rows]) -> Rows:
+def joined(several: Sequence[SentRows]) -> SentRows:
     """The rows of several requests, one after another; all of them are lists."""
     if len(several) == 1:
         return several[0]
@@ -89,7 +89,7 @@ def joined(several: Sequence[Rows]) -> Rows:
     for rows in others:
         for name, values in columns.items():
             values += rows.columns[name]
-    return Rows(columns, sum(rows.n_rows for rows in several), listed=True)
+    return SentRows(columns, sum(rows.n_rows for rows in several), listed=True)
 
 
 def _require_names(given: Any, columns: Sequence[ModelColumn], ignored: frozenset[str], row: int | None = None) -> None:

@@ -24,7 +24,7 @@ from posteriori.rows.schema import ignored_columns
 from posteriori.serve.answers import DECIDED, INTERVALS, PARTS, Answers, Asked
 from posteriori.serve.errors import Refusal
 from posteriori.serve.model_columns import ModelColumn, encoded_columns, plain_columns
-from posteriori.serve.rows import Rows
+from posteriori.serve.rows import SentRows
 from posteriori.tables.encode import encode
 from posteriori.tables.encoder import TableEncoder
 from posteriori.tables.files import fitted_kinds
@@ -110,7 +110,7 @@ class ServedModel:
             "utility": None if self.utility is None else plain_utility(self.utility),
         }
 
-    def answer(self, rows: Rows, asked: Asked) -> Answers:
+    def answer(self, rows: SentRows, asked: Asked) -> Answers:
         """Answer rows, in pieces if they are many."""
         arrays = rows.arrays(self.columns)
         pieces = [
@@ -125,16 +125,16 @@ class ServedModel:
         values = {name: np.concatenate([piece.values[name] for piece in pieces]) for name in pieces[0].values}
         return replace(pieces[0], values=values, warnings=warnings)
 
-    def typical_rows(self) -> Rows:
+    def typical_rows(self) -> SentRows:
         """One row with typical values, with which the model is tried before it is asked."""
         lists = {column.name: [column.described()["typical"]] for column in self.columns}
-        return Rows({column.name: column.checked(lists[column.name]) for column in self.columns}, 1, listed=True)
+        return SentRows({column.name: column.checked(lists[column.name]) for column in self.columns}, 1, listed=True)
 
     def warm_up(self) -> None:
         """Answer one typical row in every way, so that the first who asks does not wait, or find a fault."""
         rows = self.typical_rows()
         if any(value is None for values in rows.columns.values() for value in values) and self.encoder is None:
-            rows = Rows({column.name: [0.0] for column in self.columns}, 1, listed=True)
+            rows = SentRows({column.name: [0.0] for column in self.columns}, 1, listed=True)
         self.answer(rows, Asked(tuple(self.answers), accept_new=True))
 
     def _answer(self, columns: dict[str, Any], asked: Asked, first: int) -> Answers:
