@@ -15,7 +15,7 @@ LEFT_OUT = ("left-out", "stack")
 DECISIONS = ("deciding", "conformal", "calibration", "calibration-maps")
 GP = ("gp-quality", "gp-time", "gp-coverage", "gp-kernels", "gp-folds", "gp-steps", "gp-digits", "gp-mnist", "gp-depth")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
-COMMANDS = ("commands", "fit-folder", "serving")
+COMMANDS = ("commands", "fit-folder", "serving", "serving-faults")
 VERSIONS = ("before-after",)
 
 WHAT = """\
@@ -72,6 +72,7 @@ of the command line:
   fit-folder           fit and predict on a folder of Parquet files of 5 GB: seconds, passes and memory
   serving              posteriori serve under load: requests and rows per second, memory; MLServer and MLflow beside
                        it (--peer-python)
+  serving-faults       the same when clients, files and signals misbehave
 of two versions of posteriori:
   before-after         seconds of fits and predictions of the sources in --before, against those of src/
 all: everything but before-after
@@ -285,6 +286,10 @@ def main() -> None:
         from benchmarks import serving
 
         serving.run(out, options.peer_python, quick=quick)
+    if "serving-faults" in what:
+        from benchmarks import serving_faults
+
+        serving_faults.run(out, quick=quick)
     if "before-after" in what:
         from benchmarks import before_after
 

@@ -105,7 +105,8 @@ def _read_csv(body: bytes, model: ServedModel, bounds: Bounds) -> pa.Table:
     start = body[:1].decode("latin-1")
     if start in "[{":
         raise ValueError("The body is JSON, and Content-Type says that it is text/csv.")
-    bounds.require(body.count(b"\n") - 1, 0)  # a header, and perhaps no line break at the end
+    header = body[: body.find(b"\n")]
+    bounds.require(body.count(b"\n") - 1, max(map(header.count, (b",", b";", b"\t", b"|"))) + 1)
     files = open_bytes(body, "The body", kinds=model.kinds)
     bounds.require(files.n_rows, len(files.names))
     by_name = {column.name: column for column in model.columns}
