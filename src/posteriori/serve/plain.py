@@ -65,6 +65,8 @@ async def _in_thread(desk: Desk, function: Callable[..., Any], *arguments: Any) 
 def _query(request: Request) -> dict[str, Any]:
     """The options in the address, each once."""
     found: dict[str, Any] = {}
+    if not request.scope["query_string"]:
+        return found
     for name, value in request.query_params.multi_items():
         if name not in _QUERY:
             raise Refusal(f"{name[:50]!r} in the address is unknown: use {', '.join(_QUERY)}.")

@@ -193,6 +193,10 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Hear signals while serving."""
+        if sys.platform == "win32":  # whose event loop hears no signals
+            with super().capture_signals():
+                yield
+            return
         loop = asyncio.get_running_loop()
         for number in _ENDING:
             loop.add_signal_handler(number, self.handle_exit, number, None)
