@@ -150,7 +150,7 @@ function roundNumbers(low, high, wanted) {
   const by = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999);
   const found = [];
   for (let i = Math.ceil(low / by - 1e-9); i <= high / by + 1e-9; i++) found.push(Number((i * by).toPrecision(12)));
-  return found;
+  return found.length > 1 ? found : roundNumbers(low, high, wanted + 1);
 }
 
 /** The least and greatest of all numbers, made different. */
@@ -285,11 +285,14 @@ export function curve({ x, series, title, xTitle = "", yTitle = "probability", a
   const named = x.some((value) => typeof value !== "number");
   const places = x.map((value, i) => (named ? i : value));
   const shownX = xText ?? (named ? String : (value) => number(value));
-  const now = at === null ? -1 : named ? x.indexOf(at) : at;
-  const ranked = [...series.keys()].sort((i, j) => rangeOf(series[j].y)[1] - rangeOf(series[i].y)[1]);
+  const now = at === null || at === undefined ? null : named ? x.indexOf(at) : at; // -1: a name that is not among x
+  const nearNow = now === null ? -1 : places.findIndex((place) => place >= now);
+  const reach = series.map(({ y }) => Math.max(...y.filter(isNumber), -Infinity) + (isNumber(y[nearNow]) ? y[nearNow] : 0));
+  const ranked = [...series.keys()].sort((i, j) => reach[j] - reach[i]);
   const coloured = new Set(ranked.slice(0, MOST_COLOURS));
   const order = [...coloured].sort((i, j) => i - j);
   const colour = (i) => (coloured.has(i) ? `s${order.indexOf(i)}` : "other");
+  const grey = series.length - order.length;
   const unit = series.every(({ y }) => y.every((value) => !isNumber(value) || (value >= 0 && value <= 1)));
   const shownY = unit ? probability : number;
   const [low, high] = unit ? [0, 1] : rangeOf(series.flatMap(({ y, lower, upper }) => [...y, ...(lower ?? []), ...(upper ?? [])]));
@@ -297,7 +300,7 @@ export function curve({ x, series, title, xTitle = "", yTitle = "probability", a
 
   function layout(width) {
     const names = order.map((i) => String(series[i].name)), beside = width >= 460 && !named;
-    const nameRoom = beside ? Math.min(widest(names), 0.3 * width) + 16 : 0;
+    const nameRoom = beside ? Math.ceil(Math.min(widest(names), 0.3 * width)) + 24 : 0;
     const keys = beside || series.length < 2 ? { shapes: [], height: 0 } : legend(names, order.map(colour), width);
     const yTicks = unit ? [0, 0.25, 0.5, 0.75, 1] : roundNumbers(low, high, 4);
     const yText = (value) => (unit ? String(value) : number(value));
@@ -305,14 +308,14 @@ export function curve({ x, series, title, xTitle = "", yTitle = "probability", a
     const top = keys.height + 26, bottom = top + Math.min(260, Math.max(170, 0.5 * width));
     const toX = (value) => left + ((value - domain[0]) / (domain[1] - domain[0])) * (right - left);
     const toY = (value) => bottom - ((value - low) / (high - low)) * (bottom - top);
-    const shapes = [keys.shapes, text("axis-title", 0, keys.height + 12, yTitle)];
+    const shapes = [keys.shapes, text("axis-title", 0, keys.height + 12, grey ? `${yTitle}; grey: ${grey} more` : yTitle)];
     for (const value of yTicks) {
       shapes.push(line(value === 0 ? "zero" : "grid", left, half(toY(value)), right, half(toY(value))));
       shapes.push(text("tick", left - 8, toY(value) + 4, yText(value), "end"));
     }
     shapes.push(below(toX, left, right, bottom));
     if (xTitle) shapes.push(text("axis-title", right, bottom + 36, xTitle, "end"));
-    if (now !== null && now >= domain[0] && now <= domain[1] && (!named || now >= 0)) {
+    if (now !== null && now >= domain[0] && now <= domain[1]) {
       shapes.push(line("now", half(toX(now)), top - 4, half(toX(now)), bottom));
     }
     const drawn = [...series.keys()].sort((i, j) => coloured.has(i) - coloured.has(j)); // grey ones below
@@ -338,7 +341,7 @@ export function curve({ x, series, title, xTitle = "", yTitle = "probability", a
     }
     const known = places.map((value, j) => [value, y[j]]).filter(([, value]) => isNumber(value));
     shapes.push(makeSvg("path", { class: `line ${colour(i)}`, d: pathOf(known, toX, toY) }));
-    const value = typeof now === "number" && at !== null ? between(known, now) : null;
+    const value = now === null ? null : between(known, now);
     if (coloured.has(i) && value !== null) {
       shapes.push(makeSvg("circle", { class: `dot ${colour(i)}`, cx: rounded(toX(now)), cy: rounded(toY(value)), r: 4 }));
     }
@@ -370,9 +373,10 @@ export function curve({ x, series, title, xTitle = "", yTitle = "probability", a
       ends[j].y = Math.min(ends[j].y, (j === ends.length - 1 ? ends[j].y - over : limit));
       limit = ends[j].y - 16;
     }
-    const labels = ends.map(({ i, place, y }) => text(`end ${colour(i)}`, right + 8, y + 4.5, fitted(names[place], room - 12)));
-    const grey = series.length - order.length;
-    return grey ? [...labels, text("tick", right + 8, toY(high) - 12, `grey: ${grey} more`)] : labels;
+    return ends.map(({ i, place, y }) => [
+      makeSvg("circle", { class: `dot ${colour(i)}`, cx: right + 10, cy: rounded(y), r: 4 }),
+      text("label", right + 19, y + 4.5, fitted(names[place], room - 22)),
+    ]);
   }
   function markOf(j, toX, toY, top, bottom) {
     const ordered = [...series.keys()].filter((i) => isNumber(series[i].y[j])).sort((i, k) => series[k].y[j] - series[i].y[j]);
@@ -462,17 +466,18 @@ export function confusion({ labels, counts, title = "Confusion matrix", ...optio
   const shown = (value) => (Number.isInteger(value) ? count(value) : number(value));
   const largest = widthOf(counts.flat().map((value) => shown(value)).reduce((one, other) => (other.length > one.length ? other : one), ""));
   function layout(width) {
-    const longest = widest(names), left = Math.ceil(Math.min(longest, 0.32 * width, 190)) + 12;
+    const longest = widest(names), room = Math.min(longest, 0.28 * width, 190);
+    const left = Math.ceil(Math.max(room, widthOf("true class", SMALL))) + 12;
     const level = (cell) => longest + 8 <= cell;
     const flat = Math.min(Math.max(48, longest + 14), (width - left) / K);
-    const turned = Math.min(longest, 120, 0.25 * width) * 0.72;
+    const turned = Math.min(longest, 120, 0.2 * width) * 0.72;
     const cell = Math.max(1, level(flat) ? flat : Math.min(48, (width - left - turned) / K));
     const top = level(cell) ? 46 : Math.ceil(turned) + 40, height = Math.min(cell, 44);
     const every = Math.ceil(13 / height), gap = cell > 14 ? 2 : cell > 6 ? 1 : 0.25;
     const side = K * cell, bottom = top + K * height;
     const shapes = [
       text("axis-title", left, 12, "most probable class"),
-      level(cell) || K < 2 ? text("axis-title", 0, top - 10, "true class") : text("axis-title", left - 10, top - 10, "true class", "end"),
+      text("axis-title", left - 10, top - 10, "true class", "end"),
       makeSvg("rect", { class: "ground", x: left, y: top, width: rounded(side), height: rounded(bottom - top), rx: 3 }),
     ];
     names.forEach((name, k) => {
@@ -509,4 +514,4 @@ export function confusion({ labels, counts, title = "Confusion matrix", ...optio
 }
 
 /** The opacity of a cell: none at which neither dark nor light numbers are legible. */
-const shade = (part) => rounded(part <= 0.5 ? 0.12 + 0.7 * part : 0.8 + 0.2 * part);
+const shade = (part) => rounded(part <= 0.5 ? 0.18 + 0.6 * part : 0.85 + 0.15 * part);

@@ -34,14 +34,15 @@ export function cellsOf(text) {
   const first = text.split("\n", 1)[0];
   const mark = MARKS.reduce((best, one) => (first.split(one).length > first.split(best).length ? one : best), "\t");
   const rows = [[]];
-  const pattern = new RegExp(`(?:"((?:[^"]|"")*)"|([^${mark === "|" ? "\\|" : mark}\\r\\n]*))(${mark === "|" ? "\\|" : mark}|\\r?\\n|\\r|$)`, "y");
+  const pattern = new RegExp(`(?:"((?:[^"]|"")*)"|([^${mark}\\r\\n]*))([${mark}]|\\r?\\n|\\r|$)`, "y");
   for (let end = 0; end < text.length;) {
     pattern.lastIndex = end;
     const found = pattern.exec(text);
     if (!found) return [[text]]; // a quote that is not closed
     rows.at(-1).push(found[1] === undefined ? found[2].trim() : found[1].replaceAll('""', '"'));
     end = pattern.lastIndex;
-    if (found[3] !== mark && end < text.length) rows.push([]);
+    if (found[3] === mark && end === text.length) rows.at(-1).push("");
+    else if (found[3] !== mark && end < text.length) rows.push([]);
   }
   return rows;
 }
@@ -63,7 +64,7 @@ function plainNumber(text) {
  */
 export function utilityTable(root, given, onChange, onTrouble = () => {}) {
   const { states } = given, labels = given.labels ?? states.map((name) => shortened(name));
-  let actions = [], cells = [], names = [], inputs = [], places = new Map();
+  let actions = [], cells = [], names = [], removers = [], inputs = [], places = new Map();
   let past = [], future = [], edited = null, before = null; // edited: the input whose changes are one step so far
   let trouble = null;
 
@@ -88,39 +89,34 @@ export function utilityTable(root, given, onChange, onTrouble = () => {}) {
 
   // --- what is shown ---------------------------------------------------------------------------------------------------
 
-  /** Build the table from names and cells; the only place where inputs are made. */
+  /** Build the table for as many actions as there are; the only place where inputs are made. */
   function build() {
     places = new Map();
-    names = actions.map((name, a) => {
-      const input = make("input", {
-        type: "text", value: name, title: name, autocomplete: "off", spellcheck: false, className: "name",
-        size: Math.max(6, Math.min(name.length + 1, 20)), "aria-label": `Name of action ${shortened(name)}`,
-      });
-      places.set(input, [-1, a]);
-      return input;
-    });
-    const top = actions.map((name, a) => make("th", { scope: "col" }, names[a],
-      actions.length > 1 ? button("Remove", () => remove(a), { "aria-label": `Remove action ${shortened(name)}` }) : null));
+    names = actions.map(() => make("input", { type: "text", autocomplete: "off", spellcheck: false, className: "name" }));
+    removers = actions.map((_, a) => button("Remove", () => remove(a), { hidden: actions.length === 1 }));
+    inputs = states.map((_, k) => actions.map((_, a) => make("input", {
+      type: "text", inputMode: "decimal", autocomplete: "off", dataset: { state: k, action: a }, oninput: () => typed(k, a),
+    })));
+    names.forEach((input, a) => places.set(input, [-1, a]));
+    inputs.forEach((row, k) => row.forEach((input, a) => places.set(input, [k, a])));
+    const top = names.map((input, a) => make("th", { scope: "col" }, input, removers[a]));
     head.replaceChildren(make("tr", {}, make("th", { scope: "col" }, "truth"), top));
-    inputs = states.map((_, k) => actions.map((name, a) => {
-      const input = make("input", {
-        type: "text", inputMode: "decimal", autocomplete: "off", value: cells[k][a], dataset: { state: k, action: a },
-        "aria-label": `Utility of ${shortened(name)} when the truth is ${labels[k]}`, oninput: () => typed(input, k, a),
-      });
-      places.set(input, [k, a]);
-      return input;
-    }));
     body.replaceChildren(...labels.map((label, k) =>
       make("tr", {}, make("th", { scope: "row" }, label), inputs[k].map((input) => make("td", {}, input)))));
   }
-  /** Show a change of cells and names, in the inputs there are if their number is the same. */
+  /** Show names and cells as they are; the inputs stay if their number is the same, and so does the focus. */
   function refresh() {
-    if (inputs.length !== states.length || inputs[0].length !== actions.length
-      || actions.some((name, a) => names[a].defaultValue !== name)) build();
-    else {
-      inputs.forEach((row, k) => row.forEach((input, a) => { if (input.value !== cells[k][a]) input.value = cells[k][a]; }));
-      names.forEach((input, a) => { input.value = actions[a]; });
-    }
+    if (names.length !== actions.length) build();
+    actions.forEach((name, a) => {
+      const short = shortened(name);
+      Object.assign(names[a], { value: name, title: name, ariaLabel: `Name of action ${short}` });
+      names[a].style.minWidth = `${Math.max(8, Math.min(name.length + 4, 22))}ch`;
+      removers[a].ariaLabel = `Remove action ${short}`;
+      inputs.forEach((row, k) => {
+        if (row[a].value !== cells[k][a]) row[a].value = cells[k][a];
+        row[a].ariaLabel = `Utility of ${short} when the truth is ${labels[k]}`;
+      });
+    });
     update();
   }
   /** Mark what is no number; if there is nothing, tell the new utilities. */
@@ -161,7 +157,8 @@ export function utilityTable(root, given, onChange, onTrouble = () => {}) {
     edited = null;
   }
   /** Typing in one cell is one step, however many keys it takes. */
-  function typed(input, k, a) {
+  function typed(k, a) {
+    const input = inputs[k][a];
     if (edited !== input) {
       remember();
       [edited, before] = [input, cells[k][a]];
@@ -231,9 +228,7 @@ export function utilityTable(root, given, onChange, onTrouble = () => {}) {
     }
     remember();
     actions[a] = name;
-    const focused = places.get(document.activeElement);
     refresh();
-    if (focused) focusAt(...focused);
   }
   function complaint(name, others) {
     if (name === "") return "The action needs a name.";
