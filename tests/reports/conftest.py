@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from tests.conftest import BROWSERS
 
 AXE = Path(__file__).parents[1] / "assets" / "axe-core" / "axe.min.js"
@@ -44,7 +43,7 @@ def new_page(browser):
 
 @pytest.fixture
 def barriers():
-    """Finds what keeps people with disabilities from using a page, by axe-core: rules of WCAG 2.2 AA, and good practice."""
+    """Finds what keeps people with disabilities from using a page, by axe-core: WCAG 2.2 AA and good practice."""
 
     def found(page):
         page.evaluate(AXE.read_text(encoding="utf-8"))  # the protocol's evaluation is not bound by the page's policy
