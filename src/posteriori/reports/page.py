@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "report", "report_page"]
 
-_MODULES = ("elements.js", "charts.js", "decide.js", "utility_table.js", "report.js")
+_MODULES = ("elements.js", "drawing.js", "charts.js", "decide.js", "utility_table.js", "report.js")
 """Parts of the script, each after those that it imports."""
 _IMPORT_OR_EXPORT = re.compile(r"^import\b[^;]*;\n|^export (?=(?:async )?(?:function|const|class)\b)", re.MULTILINE)
 _MOST_EMBEDDED = 2_000

@@ -193,6 +193,7 @@ def confusion(evaluation: Evaluation, names: list[str], drawn: dict[str, Any]) -
         "title": "Confusion matrix",
         "labels": names,
         "counts": counts.tolist(),
+        "unit": "rows" if evaluation.weights is None else "weight",
     }
     body = [
         [

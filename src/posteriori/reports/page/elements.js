@@ -33,10 +33,11 @@ export function makeTable(caption, head, body) {
   const top = head.map((cell) => make("th", { scope: "col" }, cell));
   const rows = body.map(([first, ...cells]) =>
     make("tr", {}, make("th", { scope: "row" }, first), ...cells.map((cell) => make("td", {}, cell))));
-  return make("table", {}, make("caption", {}, caption), make("thead", {}, make("tr", {}, top)), make("tbody", {}, rows));
+  const parts = [make("caption", {}, caption), make("thead", {}, make("tr", {}, top)), make("tbody", {}, rows)];
+  return make("table", {}, parts);
 }
 
-// --- numbers as text ---------------------------------------------------------------------------------------------------
+// --- numbers as text ------------------------------------------------------------------------------------------------
 
 const RAISED = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
 
@@ -79,7 +80,7 @@ export function shortened(text, longest = 36) {
   return line.length <= longest ? line : `${line.slice(0, longest - 3)}…${line.slice(-2)}`;
 }
 
-// --- screen readers ----------------------------------------------------------------------------------------------------
+// --- screen readers -------------------------------------------------------------------------------------------------
 
 let region = null;
 

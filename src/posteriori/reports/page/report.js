@@ -32,8 +32,9 @@ function show(utility) {
   const half = Z * judged.error;
   const range = Number.isFinite(half)
     ? ` (95 % interval: ${number(judged.realised - half, DIGITS)} to ${number(judged.realised + half, DIGITS)})` : "";
+  const realised = make("strong", {}, value("realised", judged.realised));
   byId("worth").replaceChildren(
-    make("p", { className: "lead" }, "Realised utility per row: ", make("strong", {}, value("realised", judged.realised)), range),
+    make("p", { className: "lead" }, "Realised utility per row: ", realised, range),
     make("p", {}, "The model expected ", value("expected", judged.expected),
       ". The best single action for all rows, ", make("q", {}, shortened(actions[judged.single])),
       ", would have given ", value("fixed", judged.fixed), "; knowing the truth, ", value("known", judged.known), "."),
@@ -44,16 +45,18 @@ function show(utility) {
 
 /** The table of actions taken, by the true class. */
 function taken({ actions, matrix }, counts) {
+  const head = ["truth", ...actions.map((name) => shortened(name))];
   const body = data.labels.map((label, k) => [label, ...counts[k].map((rows) => count(rows))]);
-  const table = makeTable("Rows of each true class, by the action taken", ["truth", ...actions.map((name) => shortened(name))], body);
+  const table = makeTable("Rows of each true class, by the action taken", head, body);
   matrix.forEach((row, k) => {
     const best = Math.max(...row);
     row.forEach((u, a) => table.tBodies[0].rows[k].cells[a + 1].classList.toggle("best", u === best));
   });
   const totals = actions.map((_, a) => counts.reduce((sum, row) => sum + row[a], 0));
-  const line = (name, cells) => make("tr", {}, make("th", { scope: "row" }, name), cells.map((cell) => make("td", {}, cell)));
-  table.append(make("tfoot", {}, line("all", totals.map((rows) => count(rows))),
-    line("share", totals.map((rows) => percent(rows / data.truth.length)))));
+  const row = (name, cells) =>
+    make("tr", {}, make("th", { scope: "row" }, name), cells.map((cell) => make("td", {}, cell)));
+  table.append(make("tfoot", {}, row("all", totals.map((rows) => count(rows))),
+    row("share", totals.map((rows) => percent(rows / data.truth.length)))));
   return table;
 }
 

@@ -18,7 +18,8 @@ export function parsed(text) {
 export function utilityCsv({ states, actions, matrix }) {
   const lines = [["state", ...actions], ...matrix.map((row, k) => [states[k], ...row.map(String)])];
   const written = (mark) => {
-    const quoted = (text) => (/["\r\n,;\t|]/.test(text) || text !== text.trim() ? `"${text.replaceAll('"', '""')}"` : text);
+    const plain = (text) => !/["\r\n,;\t|]/.test(text) && text === text.trim();
+    const quoted = (text) => (plain(text) ? text : `"${text.replaceAll('"', '""')}"`);
     return lines.map((line) => line.map((value) => quoted(String(value))).join(mark)).join("\n") + "\n";
   };
   const times = (text, mark) => text.split(mark).length;
@@ -81,21 +82,23 @@ export function utilityTable(root, given, onChange, onTrouble = () => {}) {
     make("button", { type: "submit" }, "Add action"),
     make("span", { className: "steps" }, undoButton, redoButton, button("Start again", () => set(given))));
   root.classList.add("utility");
-  root.replaceChildren(make("div", { className: "wide tall", role: "group", "aria-label": "Utilities" }, table), message, form);
+  const scrolled = make("div", { className: "wide tall", role: "group", "aria-label": "Utilities" }, table);
+  root.replaceChildren(scrolled, message, form);
   table.addEventListener("keydown", press);
   table.addEventListener("paste", paste);
   table.addEventListener("focusin", (event) => { if (event.target !== edited) edited = null; });
   table.addEventListener("change", renamed);
 
-  // --- what is shown ---------------------------------------------------------------------------------------------------
+  // --- what is shown ------------------------------------------------------------------------------------------------
 
   /** Build the table for as many actions as there are; the only place where inputs are made. */
   function build() {
     places = new Map();
-    names = actions.map(() => make("input", { type: "text", autocomplete: "off", spellcheck: false, className: "name" }));
+    const plain = { type: "text", autocomplete: "off", spellcheck: false };
+    names = actions.map(() => make("input", { ...plain, className: "name" }));
     removers = actions.map((_, a) => button("Remove", () => remove(a), { hidden: actions.length === 1 }));
     inputs = states.map((_, k) => actions.map((_, a) => make("input", {
-      type: "text", inputMode: "decimal", autocomplete: "off", dataset: { state: k, action: a }, oninput: () => typed(k, a),
+      ...plain, inputMode: "decimal", dataset: { state: k, action: a }, oninput: () => typed(k, a),
     })));
     names.forEach((input, a) => places.set(input, [-1, a]));
     inputs.forEach((row, k) => row.forEach((input, a) => places.set(input, [k, a])));
@@ -147,7 +150,7 @@ export function utilityTable(root, given, onChange, onTrouble = () => {}) {
     if (message.textContent !== sentence) message.textContent = sentence;
   }
 
-  // --- changes, one step each ------------------------------------------------------------------------------------------
+  // --- changes, one step each ---------------------------------------------------------------------------------------
 
   const state = () => ({ actions: [...actions], cells: cells.map((row) => [...row]) });
   function remember(was = state()) {
@@ -235,7 +238,7 @@ export function utilityTable(root, given, onChange, onTrouble = () => {}) {
     return others.includes(name) ? `There is an action ${shortened(name)} already.` : "";
   }
 
-  // --- keys and the clipboard, as in a spreadsheet ---------------------------------------------------------------------
+  // --- keys and the clipboard, as in a spreadsheet ------------------------------------------------------------------
 
   const inputAt = (k, a) => (k < 0 ? names[a] : inputs[k]?.[a]);
   function focusAt(k, a) {
@@ -304,7 +307,8 @@ export function utilityTable(root, given, onChange, onTrouble = () => {}) {
     const rows = new Map(others.map(([name, ...values]) => [name, values]));
     const found = states.map((name, k) => rows.get(String(name).trim()) ?? rows.get(labels[k]));
     const named = first.slice(1);
-    if (others.length !== states.length || !named.length || found.some((row) => row?.length !== named.length)) return null;
+    if (others.length !== states.length || !named.length) return null;
+    if (found.some((row) => row?.length !== named.length)) return null;
     if (new Set(named).size < named.length || named.includes("")) return null;
     announce("The table was pasted");
     return { actions: named, cells: found.map((row) => row.map(plainNumber)) };
