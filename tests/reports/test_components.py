@@ -103,6 +103,20 @@ def test_ties_within_rounding_go_to_the_first(engine, scale):
     check_decisions(engine, thirds, np.eye(3)[:, [2, 0, 1]] * scale)
 
 
+def test_ties_that_rounding_would_break(engine):
+    """Whole utilities and tenths, so that ties are known exactly, where the two sums differ in floats."""
+    rng, tenths, found = np.random.default_rng(0), np.array([1, 2, 3, 4]), []
+    while len(found) < 20:
+        U = rng.integers(-9, 10, (4, 2))
+        first, second = (sum(tenths[k] / 10 * U[k, a] for k in range(4)) for a in (0, 1))
+        if tenths @ U[:, 0] == tenths @ U[:, 1] and first != second:
+            found.append(first > second)
+            decided = in_the_page(engine, tenths[None] / 10, U.astype(float))
+            assert (decided["best"][0], decided["margin"][0]) == (0, 0)
+            check_decisions(engine, tenths[None] / 10, U.astype(float))
+    assert 0 < sum(found) < 20
+
+
 @given(data=st.data())
 def test_decisions_of_any_utilities(engine, data):
     K, A = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4))
@@ -437,6 +451,9 @@ def test_undo_and_redo(opened):
         page.keyboard.press("Control+z")
         assert last(page) == state
     assert focused(page) == [0, 0]
+    prevented = """() => !document.activeElement.dispatchEvent(
+      new KeyboardEvent("keydown", { key: "z", ctrlKey: true, bubbles: true, cancelable: true }))"""
+    assert page.evaluate(prevented)  # the browser's own undo does nothing besides
     page.keyboard.press("Control+Shift+z")
     assert last(page) == states[1]
     page.keyboard.press("Control+y")
@@ -548,6 +565,17 @@ def test_the_table_is_its_own_csv(opened):
     cell(page, 0, 0).focus()
     paste(page, text)
     assert last(page) == was
+
+
+@pytest.mark.parametrize("actions", [["a;b;c;d"], ["a|b|c", "x;y"], ["a,b,c", 'say "no"'], ["tab\tbed\tand\tmore"]])
+def test_csv_of_names_with_marks(csv_engine, tmp_path, actions):
+    states, matrix = ["one,two", "three;four;five"], [[1.5] * len(actions), [-2] * len(actions)]
+    text = csv_engine.evaluate("(given) => utilityCsv(given)", {"states": states, "actions": actions, "matrix": matrix})
+    (tmp_path / "utility.csv").write_text(text, encoding="utf-8")
+    utility = Utility.from_csv(tmp_path / "utility.csv")
+    assert utility.states.tolist() == states
+    assert utility.actions.tolist() == actions
+    np.testing.assert_array_equal(utility.matrix, matrix)
 
 
 @given(
