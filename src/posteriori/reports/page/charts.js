@@ -329,10 +329,11 @@ export function confusion({ labels, counts, title = "Confusion matrix", unit = "
     const left = Math.ceil(Math.max(room, widthOf("true class", SMALL))) + 12;
     const level = (cell) => longest + 8 <= cell;
     const flat = Math.min(Math.max(48, longest + 14), (width - left) / K);
-    const turned = Math.min(longest, 120, 0.2 * width) * 0.72;
+    const turned = Math.min(longest, 120, 0.25 * width) * 0.72;
     const cell = Math.max(1, level(flat) ? flat : Math.min(48, (width - left - turned) / K));
     const top = level(cell) ? 46 : Math.ceil(turned) + 40, height = Math.min(cell, 44);
-    const every = Math.ceil(13 / height), gap = cell > 14 ? 2 : cell > 6 ? 1 : 0.25;
+    const every = Math.ceil(14 / height), everyTurned = Math.ceil(19 / cell); // labels that have room
+    const gap = cell > 14 ? 2 : cell > 6 ? 1 : 0.25;
     const side = K * cell, bottom = top + K * height;
     const shapes = [
       text("axis-title", left, 12, "most probable class"),
@@ -340,11 +341,10 @@ export function confusion({ labels, counts, title = "Confusion matrix", unit = "
       rect("ground", left, top, side, bottom - top, 3),
     ];
     names.forEach((name, k) => {
-      if (k % every) return;
       const x = left + (k + 0.5) * cell, y = top + (k + 0.5) * height;
-      shapes.push(text("label", left - 10, y + 4.5, fitted(name, left - 12), "end"));
+      if (k % every === 0) shapes.push(text("label", left - 10, y + 4.5, fitted(name, left - 12), "end"));
       if (level(cell)) shapes.push(text("label", x, top - 10, name, "middle"));
-      else {
+      else if (k % everyTurned === 0) {
         const turn = `translate(${rounded(x + 3)} ${top - 6}) rotate(-45)`;
         shapes.push(makeSvg("text", { class: "label", transform: turn }, fitted(name, turned / 0.72)));
       }

@@ -94,7 +94,7 @@ export function utilityTable(root, given, onChange, onTrouble = () => {}) {
   /** Build the table for as many actions as there are; the only place where inputs are made. */
   function build() {
     places = new Map();
-    const plain = { type: "text", autocomplete: "off", spellcheck: false };
+    const plain = { type: "text", size: 1, autocomplete: "off", spellcheck: false }; // the style sheet has the width
     names = actions.map(() => make("input", { ...plain, className: "name" }));
     removers = actions.map((_, a) => button("Remove", () => remove(a), { hidden: actions.length === 1 }));
     inputs = states.map((_, k) => actions.map((_, a) => make("input", {
@@ -113,7 +113,7 @@ export function utilityTable(root, given, onChange, onTrouble = () => {}) {
     actions.forEach((name, a) => {
       const short = shortened(name);
       Object.assign(names[a], { value: name, title: name, ariaLabel: `Name of action ${short}` });
-      names[a].style.minWidth = `${Math.max(8, Math.min(name.length + 4, 22))}ch`;
+      names[a].style.setProperty("--letters", name.length + 4);
       removers[a].ariaLabel = `Remove action ${short}`;
       inputs.forEach((row, k) => {
         if (row[a].value !== cells[k][a]) row[a].value = cells[k][a];
