@@ -60,9 +60,11 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    skipped = sum("test_page_in_browser" in report.nodeid for report in terminalreporter.stats.get("skipped", []))
+    skipped = sum(
+        "Chromium is not installed" in str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])
+    )
     if skipped and not any(map(shutil.which, BROWSERS)):
         terminalreporter.write_line(
-            f"{skipped} tests of the report in a browser were skipped, as this machine has no Chromium: "
+            f"{skipped} tests in a browser were skipped, as this machine has no Chromium: "
             "install it, for example with `apt-get install chromium`, and run `make test` again."
         )

@@ -287,7 +287,6 @@ def test_errors_show_brackets_and_no_codes(strange, tmp_path):
 
 @pytest.mark.slow
 def test_the_report_of_strange_names_is_text(strange):
-    pytest.importorskip("altair")
     folder, _ = strange
     page = folder / "[r].html"
     ok("evaluate", folder / "[m]", folder / "[t].csv", "--report", page)

@@ -228,7 +228,6 @@ def test_evaluate_by_utility(folder, model):
 
 
 def test_evaluate_with_a_report(folder, tmp_path):
-    pytest.importorskip("altair")
     page = tmp_path / "report.html"
     arguments = ("evaluate", folder / "penguins.model", folder / "test.csv", "--report", page)
     printed = json.loads(ok(*arguments, "--json").stdout)

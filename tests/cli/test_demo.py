@@ -76,7 +76,6 @@ def test_deciding_pays(output):
 
 @pytest.mark.parametrize("folder", ["missing", "protected"])
 def test_demo_without_a_place_for_temporary_files(folder, tmp_path, monkeypatch):
-    pytest.importorskip("altair")
 
     def missing():
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
@@ -96,6 +95,5 @@ def test_demo_without_a_place_for_temporary_files(folder, tmp_path, monkeypatch)
 
 
 def test_demo_writes_a_report_and_says_where(output, page):
-    pytest.importorskip("altair")
     assert str(page) in output
     assert "measure the bill" in page.read_text(encoding="utf-8")

@@ -169,7 +169,6 @@ def test_evaluation_keeps_probabilities_and_classes_alone(folder, tmp_path, monk
 
 @pytest.mark.slow
 def test_a_report_of_many_rows_says_which(folder, tmp_path, monkeypatch):
-    pytest.importorskip("altair")
     ok("fit", folder / "all.csv", "--target", "kind", "--model", "bayes", "--out", tmp_path / "m")
     monkeypatch.setattr("posteriori.cli.evaluate._MOST_IN_A_REPORT", 700)
     page = tmp_path / "r.html"

@@ -116,7 +116,6 @@ def test_views():
 
 
 def test_report_writes_a_page_with_the_numbers_of_the_evaluation(tmp_path):
-    pytest.importorskip("altair")
     path = tmp_path / "report.html"
     page = po.report(MODEL, X, Y, path, title="Irises", name="naive Bayes")
     assert path.read_text(encoding="utf-8") == page.html
@@ -128,7 +127,6 @@ def test_report_writes_a_page_with_the_numbers_of_the_evaluation(tmp_path):
 
 
 def test_report_of_a_table_with_target_and_weights_in_it():
-    pytest.importorskip("altair")
     model = po.SoftmaxRegression().fit(frame(), "kind", sample_weight="w")
     page = po.report(model, frame(), "kind", sample_weight="w")
     assert "<dt>Features</dt><dd>4</dd>" in page.html

@@ -247,7 +247,7 @@ start = time.perf_counter()
 import posteriori
 posteriori.SoftmaxRegression
 took = time.perf_counter() - start
-heavy = {"jax", "dask", "altair", "fastapi", "matplotlib", "polars"} & sys.modules.keys()
+heavy = {"jax", "dask", "fastapi", "matplotlib", "polars"} & sys.modules.keys()
 print(took, *sorted(heavy))
 """
 

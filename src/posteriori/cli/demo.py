@@ -2,7 +2,6 @@
 
 import tempfile
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 
@@ -77,9 +76,6 @@ def _write_page(
     report: Path | None,
 ) -> None:
     """Write the report, or say why there is none; without a path it goes among temporary files, if there is a place."""
-    if find_spec("altair") is None or find_spec("vl_convert") is None:
-        console.print("\nThe report needs Altair: pip install 'posteriori[report]'.")
-        return
     path = report
     try:
         path = Path(tempfile.gettempdir()) / "posteriori-demo.html" if report is None else report

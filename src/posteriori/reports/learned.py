@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posteriori.reports import charts
-from posteriori.reports.page_parts import figure, labels_of, number, shortened, table
+from posteriori.reports.page_parts import drawable, figure, labels_of, number, shortened, table
 from posteriori.rows.matrices import column_names, open_table, read_matrix
 from posteriori.rows.products import standard_deviations
 
@@ -103,9 +102,15 @@ def _coefficients_with_intervals(
     chosen = order[:_MOST_LEARNED].tolist()
     pairs = [(names[i // size], features[i % size]) for i in chosen]
     unit = np.ones(len(chosen)) if spreads is None else spreads[[i % size for i in chosen]]
-    drawn["chart-learned"] = charts.intervals(
-        _short(pairs), mean[chosen] * unit, lower[chosen] * unit, upper[chosen] * unit, value="coefficient"
-    )
+    drawn["chart-learned"] = {
+        "chart": "intervals",
+        "title": "Coefficients",
+        "labels": _pair_labels(pairs),
+        "mean": drawable(mean[chosen] * unit),
+        "lower": drawable(lower[chosen] * unit),
+        "upper": drawable(upper[chosen] * unit),
+        "valueTitle": "coefficient",
+    }
     body = [
         [
             f"{escape(name)}: {escape(feature)}",
@@ -138,7 +143,7 @@ def _coefficients(
     order = np.argsort(-np.abs(scaled), axis=None, kind="stable")
     k, d = np.unravel_index(order[:_MOST_LEARNED], W.shape)
     pairs = [(names[i], features[j]) for i, j in zip(k, d, strict=True)]
-    drawn["chart-learned"] = charts.bars(_short(pairs), scaled[k, d], value="coefficient")
+    drawn["chart-learned"] = _bars("Coefficients", _pair_labels(pairs), scaled[k, d], "coefficient")
     body = [
         [f"{escape(name)}: {escape(feature)}", number(value), number(each)]
         for (name, feature), value, each in zip(pairs, scaled[k, d], W[k, d], strict=True)
@@ -148,16 +153,20 @@ def _coefficients(
     return figure("chart-learned", "Coefficients", caption, numbers)
 
 
-def _short(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Class and feature, as short as there is room beside a chart."""
-    return labels_of(f"{shortened(name, 14)}: {shortened(feature, 16)}" for name, feature in pairs)
+def _pair_labels(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Class and feature; the chart shortens what has no room."""
+    return labels_of((f"{name}: {feature}" for name, feature in pairs), longest=80)
+
+
+def _bars(title: str, labels: list[str], values: np.ndarray, of: str) -> dict[str, Any]:
+    return {"chart": "bars", "title": title, "labels": labels, "values": drawable(values), "valueTitle": of}
 
 
 def _relevances(inner: Any, features: list[str], drawn: dict[str, Any]) -> str:
     values = np.asarray(inner.relevances_, dtype=np.float64)
     order = np.argsort(-values, kind="stable")[:_MOST_LEARNED].tolist()
     labels = labels_of(features[d] for d in order)
-    drawn["chart-learned"] = charts.bars(labels, values[order], value="relevance")
+    drawn["chart-learned"] = _bars("Relevances", labels, values[order], "relevance")
     body = [[escape(label), number(values[d])] for label, d in zip(labels, order, strict=True)]
     caption = (
         "The spread of each feature divided by its lengthscale: the larger, the more predictions depend on it. "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from base64 import b64encode
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ import numpy as np
 
 from posteriori.decision.utility import Utility
 from posteriori.files import replacing
-from posteriori.reports import charts, sections
+from posteriori.reports import sections
 from posteriori.reports.evaluation import Evaluation, evaluate
 from posteriori.reports.learned import learned
 from posteriori.reports.page_parts import labels_of
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "report", "report_page"]
 
+_MODULES = ("elements.js", "drawing.js", "charts.js", "decide.js", "utility_table.js", "report.js")
+"""Parts of the script, each after those that it imports."""
+_IMPORT_OR_EXPORT = re.compile(r"^import\b[^;]*;\n|^export (?=(?:async )?(?:function|const|class)\b)", re.MULTILINE)
 _MOST_EMBEDDED = 2_000
 """Rows whose probabilities are in the page, to decide on: more say little more, and take long to load."""
 _SEED = 0
@@ -168,7 +172,7 @@ def report_page(
     drawn: dict[str, Any] = {}
     parts = {
         "title": escape(title),
-        "style": _read("page.css"),
+        "style": _read("style.css") + _read("report.css"),
         "summary": sections.summary(evaluation, model_name),
         "about": sections.about(facts or {}),
         "data": sections.data(rows, features, evaluation, names, drawn),
@@ -185,11 +189,10 @@ def report_page(
         "decisions": _decisions_note(evaluation, utility),
         "charts_data": _json(drawn),
         "decisions_data": _json(_to_decide(evaluation, names, utility)),
-        "library": charts.script(),
-        "script": _read("page.js"),
+        "script": _script(),
     }
-    parts["policy"] = escape(_policy(parts["library"], parts["script"]))
-    return Template(_read("page.html")).substitute(parts)
+    parts["policy"] = escape(_policy(parts["script"], parts["style"]))
+    return Template(_read("report.html")).substitute(parts)
 
 
 def _facts(model: Any, name: str, y: Any) -> dict[str, str]:
@@ -201,17 +204,25 @@ def _facts(model: Any, name: str, y: Any) -> dict[str, str]:
 
 
 def _read(name: str) -> str:
-    return files("posteriori.reports").joinpath(name).read_text(encoding="utf-8")
+    return files("posteriori.reports").joinpath("page", name).read_text(encoding="utf-8")
 
 
-def _policy(*scripts: str) -> str:
-    """The security policy of the page: a browser may run these scripts, but load nothing and send nothing."""
-    hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in scripts]
-    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+def _script() -> str:
+    """The modules as one script: without imports and exports, in a scope that they share."""
+    modules = "".join(_IMPORT_OR_EXPORT.sub("", _read(name)) for name in _MODULES)
+    return '(() => {\n"use strict";\n' + modules + "})();"
+
+
+def _policy(script: str, style: str) -> str:
+    """The security policy of the page: a browser may use this script and style, but load nothing and send nothing."""
     return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 def _json(value: Any) -> str:
@@ -260,7 +271,7 @@ def _decisions_note(evaluation: Evaluation, utility: Utility | None) -> str:
 
 
 def _to_decide(evaluation: Evaluation, names: list[str], utility: Utility | None) -> dict[str, Any]:
-    """The data that page.js decides with, in full precision, so that it decides exactly as `decide` does."""
+    """The data that the page decides with, in full precision, so that it decides exactly as `decide` does."""
     classes = evaluation.classes
     given = Utility.zero_one(classes) if utility is None or not utility.constant else utility.ordered(classes)
     assert given.matrix is not None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from math import isinf, isnan
+from math import isfinite, isinf, isnan
 from typing import Any
 
-__all__ = ["figure", "labels_of", "number", "percent", "rows_word", "shortened", "table"]
+__all__ = ["drawable", "figure", "labels_of", "number", "percent", "rows_word", "shortened", "table"]
 
 _LONGEST = 36
 """Characters of a name in tables and charts."""
@@ -35,18 +35,25 @@ def table(
     )
 
 
-def figure(key: str, title: str, caption: str, numbers: str, *, most: str = "none", least: str = "0") -> str:
-    """A chart no wider than `most` nor narrower than `least`, its caption, and its numbers for the screen reader."""
-    reached = " tabindex='0'" if least != "0" else ""  # what scrolls must be reached by keys
+def figure(key: str, title: str, caption: str, numbers: str) -> str:
+    """The place of a chart, its caption, and its numbers."""
     return (
-        f"<figure><div class='wide'{reached}><div class='chart' id='{key}' role='img' "
-        f"aria-label='{escape(title)}. {escape(caption)}' style='max-width:{most};min-width:{least}'></div></div>"
-        f"<figcaption><strong>{escape(title)}.</strong> {escape(caption)}</figcaption>"
+        f"<figure><figcaption><strong>{escape(title)}.</strong> {escape(caption)}</figcaption>"
+        f"<div class='place' id='{key}'></div>"
         f"<details><summary>Numbers of this chart</summary>{numbers}</details></figure>"
     )
 
 
-def labels_of(classes: Iterable[Any]) -> list[str]:
+def drawable(values: Any) -> list[float | None]:
+    """Numbers that JSON can hold: None, which is not drawn, for what has no finite value.
+
+    >>> drawable([1, float("inf")])
+    [1.0, None]
+    """
+    return [float(value) if isfinite(value) else None for value in values]
+
+
+def labels_of(classes: Iterable[Any], longest: int = _LONGEST) -> list[str]:
     """Names short enough to be shown, and all different.
 
     >>> labels_of(["a", 1])
@@ -54,7 +61,7 @@ def labels_of(classes: Iterable[Any]) -> list[str]:
     """
     short: list[str] = []
     for label in classes:
-        name = shortened(label) or "(empty)"
+        name = shortened(label, longest) or "(empty)"
         short.append(name if name not in short else f"{name} ({len(short)})")
     return short
 

@@ -1,6 +1,7 @@
 """What the page says of the data and of the predictions: balance, scores, calibration and confusion.
 
-Charts are put into `drawn`, by the id of their place in the page.
+What charts show is put into `drawn`, by the id of their place in the page: the name of a function of page/charts.js,
+and its arguments.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posteriori.decision.scores import calibration_bins, events
-from posteriori.reports import charts
 from posteriori.reports.evaluation import Evaluation, Score, proportion
-from posteriori.reports.page_parts import figure, number, percent, rows_word, shortened, table
+from posteriori.reports.page_parts import drawable, figure, number, percent, rows_word, shortened, table
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -36,6 +36,8 @@ _MOST_SHOWN = 10
 _MOST_VALUES = 5
 """The most features shown of a row."""
 _MOST_MISSING = 20
+_MOST_NUMBERS = 20
+"""Classes up to which the cells of a confusion matrix have room for numbers, but on a telephone."""
 _BINS = 10
 _SCORES = {
     "accuracy": "Accuracy",
@@ -91,7 +93,13 @@ def data(
         caption = "Missing values by column" + ("" if len(worst) == len(lacking) else f", the {len(worst)} with most")
         html += table(["column", "missing", "of rows"], body, caption)
     counts = np.bincount(evaluation.codes, minlength=len(names))
-    drawn["chart-classes"] = charts.bars(names, counts, value="rows")
+    drawn["chart-classes"] = {
+        "chart": "bars",
+        "title": "Class balance",
+        "labels": names,
+        "values": counts.tolist(),
+        "valueTitle": "rows",
+    }
     body = [[escape(name), f"{count:,}", f"{percent(count / n)}"] for name, count in zip(names, counts, strict=True)]
     numbers = table(["class", "rows", "share"], body, "Rows of each class")
     most, least = int(counts.argmax()), int(counts.argmin())
@@ -154,8 +162,15 @@ def calibration(evaluation: Evaluation, drawn: dict[str, Any]) -> str:
     weights = np.ones(n) if evaluation.weights is None else evaluation.weights
     bins = calibration_bins(p, hit, weights, min(_BINS, max(1, n // 5)))
     ranges = [proportion(float(f), float(m)) for f, m in zip(bins.frequency, bins.count, strict=True)]
-    lower, upper = [r.lower for r in ranges], [r.upper for r in ranges]
-    drawn["chart-reliability"] = charts.reliability(bins.probability, bins.frequency, lower, upper, bins.count)
+    drawn["chart-reliability"] = {
+        "chart": "reliability",
+        "title": "Reliability diagram",
+        "probability": drawable(bins.probability),
+        "frequency": drawable(bins.frequency),
+        "lower": drawable(r.lower for r in ranges),
+        "upper": drawable(r.upper for r in ranges),
+        "rows": drawable(bins.count),
+    }
     body = [
         [f"{bins.probability[b]:.3f}", f"{r.value:.3f}", f"{r.lower:.3f} to {r.upper:.3f}", f"{bins.count[b]:,.0f}"]
         for b, r in enumerate(ranges)
@@ -167,13 +182,19 @@ def calibration(evaluation: Evaluation, drawn: dict[str, Any]) -> str:
         "the model is too sure, above it not sure enough. Lines are 95 % intervals; bars along the bottom say how many "
         f"rows a bin has. The interval holds the probability in {within} of {len(ranges)} bins."
     )
-    return figure("chart-reliability", "Reliability diagram", caption, numbers, most="30rem")
+    return figure("chart-reliability", "Reliability diagram", caption, numbers)
 
 
 def confusion(evaluation: Evaluation, names: list[str], drawn: dict[str, Any]) -> str:
     """The confusion matrix: rows of each true class by the most probable one."""
     counts, K = evaluation.confusion, len(names)
-    drawn["chart-confusion"] = charts.confusion(names, counts)
+    drawn["chart-confusion"] = {
+        "chart": "confusion",
+        "title": "Confusion matrix",
+        "labels": names,
+        "counts": counts.tolist(),
+        "unit": "rows" if evaluation.weights is None else "weight",
+    }
     body = [
         [
             escape(name),
@@ -185,17 +206,16 @@ def confusion(evaluation: Evaluation, names: list[str], drawn: dict[str, Any]) -
     what = "Rows" if evaluation.weights is None else "Weight"
     numbers = table(head, body, f"{what} of each true class, by the class held most probable")
     wrong = counts - np.diag(np.diag(counts))
-    caption = "Shades are shares of the true class."
+    caption = "Blue is right, orange is wrong; shades are shares of the true class."
     if wrong.any():
         k, j = np.unravel_index(int(wrong.argmax()), wrong.shape)
         rows = int(((evaluation.codes == k) & (evaluation.probabilities.argmax(axis=1) == j)).sum())
         caption += f" The commonest error: {names[k]} taken for {names[j]}, in {rows:,} {rows_word(rows)}."
     else:
         caption += " No row was taken for another class."
-    if K > charts.MOST_NUMBERS:
+    if K > _MOST_NUMBERS:
         caption += " With so many classes the numbers are in the table below."
-    least = "0" if K <= 8 else f"{120 + 24 * min(K, charts.MOST_NUMBERS)}px"
-    return figure("chart-confusion", "Confusion matrix", caption, numbers, most=f"{12 + 3.4 * K:.0f}rem", least=least)
+    return figure("chart-confusion", "Confusion matrix", caption, numbers)
 
 
 def most_uncertain(evaluation: Evaluation) -> np.ndarray:
