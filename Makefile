@@ -57,7 +57,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 $(INSTALLED)-demo: pyproject.toml | $(BIN)/python
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[serve]'
 	@touch $@
 
 $(INSTALLED)-%: pyproject.toml | $(BIN)/python

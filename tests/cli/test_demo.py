@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 import posteriori
 from posteriori.cli import app
+from tests.serve.asgi import client_of
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,16 @@ def test_demo_shows_a_small_gap(output):
 
 
 def test_demo_fits_80_columns(output, page):
-    assert max(len(line) for line in output.splitlines() if line != str(page)) <= 80
+    assert max(len(line) for line in output.splitlines() if str(page.parent) not in line) <= 80
+
+
+def test_demo_stores_a_model_to_be_served(output, page):
+    """Its last line serves it, with the utility of the demo."""
+    model = page.with_suffix(".model")
+    assert output.splitlines()[-1] == f"posteriori serve {model} --open"
+    known = client_of(posteriori.serve.app(model)).get("/models").json()["models"][0]
+    assert known["utility"]["actions"] == ["Adelie", "Chinstrap", "Gentoo", "measure the bill"]
+    assert [column["name"] for column in known["columns"]] == ["flipper_length_mm", "body_mass_g"]
 
 
 def test_version():

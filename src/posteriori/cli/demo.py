@@ -1,5 +1,6 @@
 """The demo: three species of penguins by two quick measurements, and when it pays to take a third."""
 
+import shlex
 import tempfile
 from importlib.resources import files
 from pathlib import Path
@@ -11,8 +12,17 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, log_loss
+from sklearn.pipeline import make_pipeline
 
-from posteriori import BayesianSoftmaxRegression, SoftmaxRegression, Utility, decide
+from posteriori import (
+    BayesianSoftmaxRegression,
+    SoftmaxRegression,
+    TableEncoder,
+    Utility,
+    UtilityClassifier,
+    decide,
+    save,
+)
 from posteriori import report as write_report
 from posteriori.cli.destinations import require_destination
 from posteriori.cli.output import counted, plain_table, result_console
@@ -65,17 +75,21 @@ def run(report: Path | None) -> None:
         console.print(f"\n{title}", style="bold")
         console.print(table)
     console.print(f"\n{gain_sentence(posterior, test, utility)}", style="bold")
-    _write_page(console, posterior, test, utility, report)
+    _write_files(console, posterior, train, test, utility, report)
 
 
-def _write_page(
+def _write_files(
     console: Console,
     posterior: BayesianSoftmaxRegression,
+    train: pd.DataFrame,
     test: pd.DataFrame,
     utility: Utility,
     report: Path | None,
 ) -> None:
-    """Write the report, or say why there is none; without a path it goes among temporary files, if there is a place."""
+    """Write the report, and beside it a model to be served; or say why there are none.
+
+    Without a path they go among temporary files, if there is a place.
+    """
     path = report
     try:
         path = Path(tempfile.gettempdir()) / "posteriori-demo.html" if report is None else report
@@ -88,6 +102,9 @@ def _write_page(
             utility=utility,
             facts={"Data": "Palmer penguins, every third one"},
         )
+        model = path.with_suffix(".model")
+        decider = UtilityClassifier(BayesianSoftmaxRegression(), utility)
+        save(make_pipeline(TableEncoder(), decider).fit(train, TARGET), model)
     except OSError as error:
         if report is not None:
             raise
@@ -95,6 +112,8 @@ def _write_page(
         console.print(f"\nNo report: there is {where} ({error.strerror}). Give --report FILE.", soft_wrap=True)
         return
     console.print(f"\nReport, in which these utilities can be edited:\n{path}", soft_wrap=True)
+    console.print("\nTo let programs ask this model, and people on a page (with the extra serve):")
+    console.print(f"posteriori serve {shlex.quote(str(model))} --open", soft_wrap=True)
 
 
 def load_penguins() -> tuple[pd.DataFrame, pd.DataFrame]:
