@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -23,9 +24,10 @@ class Client:
             async with httpx.AsyncClient(transport=transport, base_url=self.base_url) as client:
                 return await client.request(method, path, **options)
 
-        with warnings.catch_warnings():
+        # a thread of its own: the tests of pages leave an event loop in this one
+        with warnings.catch_warnings(), ThreadPoolExecutor(1) as thread:
             warnings.simplefilter("error")  # nobody reads the warnings of a server
-            return asyncio.run(ask())
+            return thread.submit(asyncio.run, ask()).result()
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         """Ask by GET."""
