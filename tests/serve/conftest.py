@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -24,6 +25,17 @@ from tests.serve.asgi import client_of
 import posteriori as po
 
 PENGUINS = Path(po.__file__).parent / "tables" / "bundled" / "penguins.csv"
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """A command that is run within a test sets up the logs of the whole process."""
+    logs = [logging.getLogger(name) for name in ("posteriori.serve", "uvicorn", "uvicorn.error")]
+    before = [(log.handlers, log.propagate, log.level) for log in logs]
+    yield
+    for log, (handlers, propagate, level) in zip(logs, before, strict=True):
+        log.handlers, log.propagate = handlers, propagate
+        log.setLevel(level)
 
 
 @pytest.fixture(scope="session")
