@@ -5,9 +5,9 @@ A number of a page is followed by a comment that says where it was measured. The
     fits take 4.0<!-- softmax.md; 1M-20-5; peer / ours --> times as long
     lower on 12<!-- quality.md; "default {} of 16 against the peer" --> of 16 sets
 
-The first form names a file of benchmarks/results, words with which cells of one row begin, and the column. The second has
-a sentence of that file, with {} where the number stands. ``TRACE over TRACE`` is the ratio of two numbers. A number agrees
-with its trace if the trace rounds to it. ``<!-- not measured -->`` marks a number that only looks measured.
+The first form names a file of benchmarks/results, words with which cells of one row begin, and the column. The second
+has a sentence of that file, with {} where the number stands. ``TRACE over TRACE`` is the ratio of two numbers. A number
+agrees with its trace if the trace rounds to it. ``<!-- not measured -->`` marks a number that only looks measured.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def results(tmp_path, monkeypatch):
     (tmp_path / "price.md").write_text(
         "# Price\n\n- Lower on 12 of 16\n  sets, and 1,250 rows.\n\n"
         "| set | fit | seconds | ours less peer |\n|---|---:|---|---|\n"
-        "| wine | mode | 0.0361 | +0.0039 ± 0.0024 |\n| wine | posterior | 0.125 | -1.5e-3 |\n| **iris** | mode | 4 | |\n",
+        "| wine | mode | 0.0361 | +0.0039 ± 0.0024 |\n| wine | posterior | 0.125 | -1.5e-3 |\n"
+        "| **iris** | mode | 4 | |\n",
         encoding="utf-8",
     )
 
