@@ -9,7 +9,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := .venv/.installed
 
-.PHONY: help demo test test-slow test-all test-wild check wheel bench clean
+.PHONY: help demo test test-slow test-all test-wild check wheel docs bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -46,11 +46,16 @@ wheel: $(INSTALLED)-dev  ## build the wheel, install it elsewhere, run its demo
 	"$$python" -P -c 'import os, posteriori; assert posteriori.__file__.startswith(os.environ["PYTHONPATH"] + os.sep), posteriori.__file__'; \
 	"$$python" -P -m posteriori demo
 
+# Without a network: links into the web are read, not followed. The last lines say what was built and what is wrong.
+docs: $(INSTALLED)-docs  ## build the site into docs/_build/html: warnings are errors
+	@start=$$(date +%s); $(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html \
+	&& $(BIN)/python docs/check_site.py docs/_build/html --since $$start
+
 bench: $(INSTALLED)-bench  ## benchmarks; options in BENCH_ARGS="..."
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 clean:  ## remove what was built or cached, .venv too
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

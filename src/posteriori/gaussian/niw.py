@@ -121,9 +121,10 @@ class NormalInverseWishartPrior(Parameters):
 
 @dataclass
 class RidgePrior(Parameters):
-    """p(mu_k) ~ exp(-strength |mu_k|^2), that is N(0, I / (2 strength)), independent of the covariances.
+    """A ridge on the means of Gaussian classes, independent of the covariances.
 
-    The covariances have no prior. The mode satisfies mu_k = (n_k I + 2 strength Sigma_k)^{-1} sum_n x_n.
+    ``p(mu_k) ~ exp(-strength |mu_k|^2)``, that is N(0, I / (2 strength)). The covariances have no prior. The mode
+    satisfies ``mu_k = (n_k I + 2 strength Sigma_k)^{-1} sum_n x_n``.
 
     Parameters
     ----------

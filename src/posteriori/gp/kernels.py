@@ -478,8 +478,8 @@ class Linear(_Fading):
     lengthscale, ard, fixed
         As for `RBF`; the default is one lengthscale for all features.
     reach : number, optional
-        How far out functions stay linear before they return to zero: the kernel is multiplied by exp(-(|x|^2 + |z|^2) /
-        (2 reach^2)), x in standard deviations of the features, or within `ARD` in its lengthscales. With None they stay
+        How far out functions stay linear before they return to zero: the kernel is multiplied by
+        ``exp(-(|x|^2 + |z|^2) / (2 reach^2))``, x in standard deviations of the features, or within `ARD` in its lengthscales. With None they stay
         so everywhere: predictions far from all data are then as sure as a straight line makes them.
     """
 

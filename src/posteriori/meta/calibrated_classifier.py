@@ -96,7 +96,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         How frequent the classes are among the rows.
     gain_, gain_error_ : float, for "temperature"
         By how much the map lowers the log-loss of a row on folds from which it did not learn, and the standard error of
-        that. If the gain is not above its error, temperature_ is 1 and doubt_ is 0.
+        that. If the gain is not above its error, `temperature_` is 1 and `doubt_` is 0.
     spreads_ : dict, for "auto"
         The standard deviations that the evidence gives to the four parts of the matrix and its intercepts:
         "temperature" (all slopes together), "slopes", "others" (what one class tells of another) and "offsets".

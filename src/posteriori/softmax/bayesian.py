@@ -96,8 +96,10 @@ class BayesianSoftmaxRegression(
 
     Attributes
     ----------
-    coef_ : ndarray (K, D), intercept_ : ndarray (K,)
+    coef_ : ndarray (K, D)
         The mode of the posterior, in the units of the data.
+    intercept_ : ndarray (K,)
+        That of the intercepts.
     classes_ : ndarray (K,), sorted
     prior_ : GaussianPrior or None
         In the units of the data; None for "flat" and "jeffreys".

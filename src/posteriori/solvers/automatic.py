@@ -31,7 +31,7 @@ class Automatic(Solver):
     max_iter: int | None = None
 
     def steps(self, problem: SampledProblem, theta: np.ndarray, tol: float) -> Steps:
-        """Iterate from theta until the Newton decrement is within tol * |J|."""
+        """Iterate from theta until the Newton decrement is within ``tol * |J|``."""
         precondition = Precondition(problem)
         if problem.start.n_rows < problem.n_rows and not theta.any():
             if (found := problem.start.descend(tol)) is not None:

@@ -50,7 +50,7 @@ class GradientDescent(Solver):
         self.require(self.decay >= 0, "decay", "not negative")
 
     def steps(self, problem: CurvedProblem, theta: np.ndarray, tol: float) -> Steps:
-        """Iterate from theta until the Newton decrement, computed less and less often, is within tol * |J|."""
+        """Iterate from theta until the Newton decrement, computed less and less often, is within ``tol * |J|``."""
         eta = self.step or 1.0 / largest_curvature(problem)
         value, gradient = problem.value_gradient(theta)
         start, next_look = value, 0

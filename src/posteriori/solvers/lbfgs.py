@@ -51,7 +51,7 @@ class LBFGS(Solver):
     def steps(
         self, problem: CurvedProblem, theta: np.ndarray, tol: float, precondition: Precondition | None = None
     ) -> Steps:
-        """Iterate from theta until the Newton decrement is within tol * |J|.
+        """Iterate from theta until the Newton decrement is within ``tol * |J|``.
 
         The decrement is worked out only when L-BFGS's own estimate, which is often too low, suggests it. While that
         says that the optimum is still far, the preconditioner is made again after 8, 16, 32, ... iterations.

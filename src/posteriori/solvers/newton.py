@@ -80,7 +80,7 @@ class Newton(Solver):
         tol: float,
         precondition: Precondition | None = None,
     ) -> Steps:
-        """Iterate from theta until the decrement is within tol * |J|; where that is cheap, end with a full step."""
+        """Iterate from theta until the decrement is within ``tol * |J|``; where that is cheap, end with a full step."""
         exact = forms_hessian(problem) if self.exact is None else self.exact
         directions = _Directions(
             problem, precondition or Precondition(problem), exact, self.max_products, may_switch=self.exact is None
@@ -166,7 +166,7 @@ class _Directions:
         return self._size**2 * (self.problem.n_rows + self._size / 3.0)
 
     def at(self, now: NewtonPoint, rtol: float, enough: float) -> NewtonStep:
-        """The step from a point; `rtol` and `enough` are those of conjugate gradients, `enough` in units of |J|."""
+        """The step from a point; `rtol` and `enough` are those of conjugate gradients, `enough` in units of ``|J|``."""
         if self.exact:
             step = newton_step(self.problem, now.theta, now.gradient)
             self.n_hessians += 1

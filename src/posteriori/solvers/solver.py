@@ -21,7 +21,7 @@ class Solver(BaseEstimator):
     """Whether `steps` takes a generator of random numbers, ``rng``."""
 
     def steps(self, problem: Any, theta: np.ndarray, tol: float) -> Steps:
-        """Iterate from theta until J is within tol * |J| of its minimum."""
+        """Iterate from theta until J is within ``tol * |J|`` of its minimum."""
         raise NotImplementedError
 
     def validate(self) -> None:

@@ -78,7 +78,7 @@ class StochasticGradient(Solver):
         tol: float,
         rng: np.random.Generator | None = None,
     ) -> Steps:
-        """One iterate per pass over the data, until the Newton decrement is within tol * |J|."""
+        """One iterate per pass over the data, until the Newton decrement is within ``tol * |J|``."""
         rng = rng or np.random.default_rng(0)
         mean, variance, total_weight = problem.row_moments
         schedule = _SCHEDULES[self.schedule]
