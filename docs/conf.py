@@ -62,6 +62,8 @@ nb_mime_priority_overrides = [("html", "text/html", 0), ("html", "image/svg+xml"
 # Reference: a page for each public name, written by extensions.api
 
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
+add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = True
 numpydoc_show_class_members = False
@@ -109,9 +111,10 @@ html_theme_options = {
         "image_dark": "_static/logo-dark.svg",
         "alt_text": "posteriori: start page",
     },
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 9,
     "navbar_align": "content",
     "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-button"],
     "show_prev_next": False,
     "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],

@@ -117,8 +117,7 @@ def page(name: str) -> str:
     value = public(name)
     module = "posteriori" + "".join(f".{part}" for part in name.split(".")[:-1])
     short = name.rpartition(".")[2]
-    title = f"posteriori.{name}"
-    lines = [title, "=" * len(title), "", f".. currentmodule:: {module}", ""]
+    lines = [name, "=" * len(name), "", f".. currentmodule:: {module}", ""]
     if inspect.isclass(value):
         kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
         lines += [f".. {kind}:: {short}", ""]
