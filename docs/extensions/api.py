@@ -93,9 +93,26 @@ def public(name: str) -> Any:
     return value
 
 
+PROTOCOLS = ("gp.kernels:Kernel", "solvers.solver:Solver", "softmax.priors:Prior", "softmax.priors:PriorOfColumns")
+"""What the library asks of kernels, solvers and priors: documented once, for those who write new ones."""
+FOR_THE_LIBRARY = {
+    "assembled",
+    "in_coordinates",
+    "keeps_rows",
+    "origin",
+    "scaled",
+    "spreads",
+    "standardised",
+}
+"""Members by which modules of the library work together; users have no need of them."""
+
+
 def own_members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Methods and properties of a class that posteriori defines, in the order in which they are defined."""
-    seen = set()
+    """Methods and properties of a class that posteriori defines, in the order in which they are defined.
+
+    What a class only answers because a protocol asks for it is documented by the protocol.
+    """
+    seen = _asked_by_protocols(cls)
     for base in cls.__mro__:
         if base.__module__.startswith("posteriori"):
             for name, value in vars(base).items():
@@ -104,6 +121,19 @@ def own_members(cls: type) -> Iterator[tuple[str, Any]]:
                 seen.add(name)
                 if inspect.isfunction(value) or isinstance(value, (classmethod, staticmethod, property)):
                     yield name, value
+                elif hasattr(value, "fn"):  # there only if the fit can answer, by `available_if`
+                    yield name, value.fn
+
+
+def _asked_by_protocols(cls: type) -> set[str]:
+    asked = set(FOR_THE_LIBRARY)
+    for path in PROTOCOLS:
+        module, _, name = path.partition(":")
+        protocol = getattr(import_module(f"posteriori.{module}"), name)
+        members = {member for member in dir(protocol) if not member.startswith("_")}
+        if protocol is not cls and (protocol in cls.__mro__ or members <= {*dir(cls)}):
+            asked |= members
+    return asked
 
 
 def summary(value: Any) -> str:

@@ -43,6 +43,19 @@ class Decisions:
         With draws: how probable it is that each action is the best one.
     cost_of_uncertainty : ndarray (n,), or None
         With draws: what it would be worth to know the parameters, and with them the probabilities, before acting.
+
+    Examples
+    --------
+    >>> from posteriori import Utility, decide
+    >>> utility = Utility([[0, -1], [-5, 0]], states=["good", "bad"], actions=["grant", "refuse"])
+    >>> decisions = decide([[0.9, 0.1], [0.8, 0.2]], utility)
+    >>> decisions.actions
+    array(['grant', 'refuse'], dtype='<U6')
+    >>> decisions.expected_utility
+    array([[-0.5, -0.9],
+           [-1. , -0.8]])
+    >>> decisions.value_of_information
+    array([0.5, 0.8])
     """
 
     actions: np.ndarray

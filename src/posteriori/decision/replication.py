@@ -66,6 +66,22 @@ class PosteriorCheck:
         "accuracy" and "log_loss" of the mean of the draws of probabilities; "calibration_error", the mean distance of
         probability and frequency over ten bins of the most probable class; "frequency of ...", the share of each class.
     n_rows, n_draws : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from posteriori import GaussianClassifier, posterior_check
+    >>> X, y = load_iris(return_X_y=True)
+    >>> check = posterior_check(GaussianClassifier("tied").fit(X[::2], y[::2]), X[1::2], y[1::2])
+    >>> check.to_frame()[["observed", "lower", "upper"]].round(2)
+                       observed  lower  upper
+    statistic                                
+    accuracy               0.97   0.92   0.99
+    log_loss               0.08   0.05   0.19
+    calibration_error      0.03   0.01   0.04
+    frequency of 0         0.33   0.33   0.33
+    frequency of 1         0.33   0.32   0.41
+    frequency of 2         0.33   0.25   0.35
     """
 
     statistics: dict[str, CheckedStatistic]

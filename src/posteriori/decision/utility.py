@@ -66,7 +66,7 @@ class Utility:
 
     @classmethod
     def zero_one(cls, classes: Names) -> Utility:
-        """One for naming the right class, nothing for any other: the best action is the most probable class.
+        """One for naming the right one of `classes`, nothing for any other: the best action is the most probable class.
 
         >>> Utility.zero_one(["a", "b"]).matrix
         array([[1., 0.],
@@ -76,7 +76,17 @@ class Utility:
 
     @classmethod
     def from_costs(cls, costs: Any, states: Names, actions: Names | None = None) -> Utility:
-        """Costs are negative utilities: the action with the lowest expected cost is the best.
+        """A utility from costs, its negative: the action with the lowest expected cost is the best.
+
+        Parameters
+        ----------
+        costs : array (K, A), array (n, K, A), or function
+            As `matrix`, with the opposite sign.
+        states, actions
+            As for `Utility`.
+
+        Examples
+        --------
 
         >>> Utility.from_costs([[0, 1], [5, 0]], ["good", "bad"]).matrix
         array([[ 0., -1.],
@@ -88,7 +98,7 @@ class Utility:
 
     @classmethod
     def from_csv(cls, path: Any) -> Utility:
-        """A table with the actions in its first row and the states in its first column.
+        """A utility from the table in the file `path`: actions in its first row, states in its first column.
 
         The corner is ignored. Names are text; they match classes that read the same, such as the number 1 and "1", or
         True and "TRUE". Fields may be separated by commas, semicolons, tabs or bars.
@@ -100,7 +110,7 @@ class Utility:
             raise ValueError(f"{path}: {error}") from None
 
     def with_reject(self, value: float, name: Any = "reject") -> Utility:
-        """A utility with one more action, worth `value` whatever the truth: abstain, ask an expert, measure again."""
+        """A utility with one more action, called `name` and worth `value` whatever the truth: ask, or measure again."""
         if not np.isfinite(value):
             raise ValueError(f"The value of rejecting is {value!r}: a finite number is needed.")
         actions = [*self.actions.tolist(), name]

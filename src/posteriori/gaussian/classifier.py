@@ -212,10 +212,12 @@ class GaussianClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y
             As for `fit`.
         classes : array-like, optional
             All classes; needed at the first call unless the estimator's `classes` or these rows hold them all.
+        sample_weight
+            As for `fit`.
 
         Returns
         -------
@@ -264,7 +266,7 @@ class GaussianClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator):
             return np.nan_to_num(F[1] - F[0], nan=0.0, posinf=np.inf, neginf=-np.inf)
 
     def log_odds(self, X: Any, i: Any, j: Any) -> np.ndarray:
-        """h_ij(x) = log p(i | x) - log p(j | x) of two classes, (n,): positive where i is the better guess."""
+        """Log-odds of two classes, log p(i | x) - log p(j | x), (n,): positive where i is the better guess."""
         F = self._logits(X)
         a, b = self._code(i, "i"), self._code(j, "j")
         with np.errstate(invalid="ignore"):
@@ -362,7 +364,7 @@ class GaussianClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator):
         return inference_data(Draws(draws.variables(), self._under(X, draws)), rows, labels_rng(random_state))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """New rows (n, D) and their classes (n,), drawn from the predictive distribution."""
+        """As many new rows as n_samples says, (n, D), and their classes (n,), drawn from the predictive distribution."""
         check_is_fitted(self)
         require_count("n_samples", n_samples, 1)
         given = self.random_state if random_state is None else random_state

@@ -53,8 +53,9 @@ Estimate = Literal["mle", "map", "bayes"]
 
 @dataclass
 class NormalInverseWishartPrior(Parameters):
-    """mu_k | Sigma_k ~ N(mean, Sigma_k / kappa), Sigma_k ~ IW(nu, scale); a Dirichlet on the class frequencies.
+    """The conjugate prior of Gaussian classes: what is believed of their means and covariances before a row is seen.
 
+    ``mu_k | Sigma_k ~ N(mean, Sigma_k / kappa)``, ``Sigma_k ~ IW(nu, scale)``, and a Dirichlet on the class frequencies.
     For diagonal covariances the same in one dimension, feature by feature; for spherical ones nu and scale are those
     of the one variance.
 
@@ -102,7 +103,7 @@ class NormalInverseWishartPrior(Parameters):
         return np.sqrt(np.broadcast_to(scale, (D,))) if scale.shape in ((), (D,)) and (scale > 0.0).all() else None
 
     def in_units(self, structure: Structure, unit: np.ndarray, variance: np.ndarray) -> WishartPrior:
-        """The prior for x / unit, where `variance` is the variance of all rows in the units of the data."""
+        """The prior for x / unit with a covariance structure; `variance` is that of all rows in the units of the data."""
         D = len(unit)
         kappa = _positive("kappa", self.kappa)
         least = structure.dimension(D) - 1.0
@@ -129,9 +130,20 @@ class RidgePrior(Parameters):
     Parameters
     ----------
     strength : number, default 1
-        lambda, in the units of the data.
+        The precision of a mean is twice this number, in the units of the data.
     concentration : number, default 1
         Concentration of a Dirichlet on the class frequencies, for each class; 1 leaves them as they are.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from posteriori import GaussianClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = GaussianClassifier("tied", estimate="map", prior=RidgePrior(0.1)).fit(X, y)
+    >>> model.means_.round(1)
+    array([[5. , 3.4, 1.5, 0.2],
+           [5.9, 2.8, 4.3, 1.3],
+           [6.6, 3. , 5.5, 2. ]])
     """
 
     strength: Any = 1.0

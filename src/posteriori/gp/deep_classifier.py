@@ -43,15 +43,17 @@ class DeepGPClassifier(GaussianProcessClassifier):
         The kernel of the last layer, as for `GPClassifier`; hidden layers have RBF kernels.
     n_inducing : int, default 100
         The number of inducing inputs in each layer.
-    n_samples : int, default 10
-        The number of samples of every row, while learning.
-    likelihood, power, mislabelling, noise, classes, class_weight, checkpoint, random_state, device, verbose
+    n_learning : None
+        Not used: layers are learned from all rows.
+    scale, likelihood
         As for `GPClassifier`.
-    calibrate : bool, default True
-        As for `GPClassifier`, where there are no hidden layers.
     inference : {"ep", "energy", "vi"}, default "ep"
         How the last layer's sites are found: averages of the rows' natural parameters, gradient, or variational
         inference. Hidden layers always follow the gradient.
+    power, mislabelling, noise
+        As for `GPClassifier`.
+    calibrate : bool, default True
+        As for `GPClassifier`, where there are no hidden layers.
     batch_size : int, optional
         The number of rows in a step. None is 256, or 1,024 of more than 10,000.
     learning_rate : float, optional
@@ -60,12 +62,25 @@ class DeepGPClassifier(GaussianProcessClassifier):
         The relative rise of the energy, over the second half of the steps at one learning rate, below which the
         learning rate is cut.
     max_iter : int, default 10000
+        The number of steps, at most.
+    categorical_features, classes, class_weight, checkpoint, random_state, device, verbose
+        As for `GPClassifier`.
+    n_samples : int, default 10
+        The number of samples of every row, while learning.
 
     Attributes
     ----------
     solution_ : GPSolution
     scale_ : ndarray (K,)
     classes_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DeepGPClassifier(layers=(2,), n_inducing=10, n_samples=4, max_iter=100, tol=0.1).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2]) > 0.9
+    True
     """
 
     layers: Sequence[int | None] = (None,)

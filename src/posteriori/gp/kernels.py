@@ -57,7 +57,17 @@ _LOG_SHAPES = (-7.0, 14.0)
 
 
 class Kernel(Parameters):
-    """A covariance function. Kernels add, multiply, and are scaled by numbers."""
+    """A covariance function. Kernels add, multiply, and are scaled by numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> kernel = 2.0 * RBF(lengthscale=1.0)
+    >>> free = kernel.start(D=1, typical=1.0)
+    >>> np.asarray(kernel.gram(free, np.array([[0.0], [1.0]]), np.array([[0.0]]))).round(3)
+    array([[2.   ],
+           [1.213]])
+    """
 
     __array_ufunc__ = None  # arrays times kernels are refused, not spread over their elements
 
@@ -110,11 +120,11 @@ class Kernel(Parameters):
         raise NotImplementedError
 
     def gram(self, free: Free, X: Array, Z: Array) -> Array:
-        """Covariances of the rows of X and Z, (n, m)."""
+        """Covariances of the rows of X and Z, (n, m), under the parameters `free`."""
         raise NotImplementedError
 
     def diagonal(self, free: Free, X: Array) -> Array:
-        """Variances of the rows of X, (n,)."""
+        """Variances of the rows of X, (n,), under the parameters `free`."""
         raise NotImplementedError
 
     def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
@@ -125,7 +135,7 @@ class Kernel(Parameters):
         raise NotImplementedError
 
     def learned(self, free: Free, unit: np.ndarray) -> Kernel:
-        """A copy of the kernel with learned parameters in the data's units; `unit` has that of each feature."""
+        """A copy of the kernel with the parameters `free` in the data's units; `unit` has that of each feature."""
         raise NotImplementedError
 
     def in_units(self, unit: np.ndarray) -> Kernel:
@@ -149,7 +159,7 @@ class Kernel(Parameters):
         return None
 
     def lengthened(self, free: Free, log_factor: float) -> Free:
-        """The free parameters with all lengthscales of features, unless they are fixed, multiplied by a factor."""
+        """The free parameters with all lengthscales of features, unless they are fixed, times exp(log_factor)."""
         return free
 
     def learnable(self) -> dict[str, Any]:
@@ -157,11 +167,11 @@ class Kernel(Parameters):
         raise NotImplementedError
 
     def log_prior(self, free: Free, start: Free) -> Array:
-        """Log-density of the free parameters, up to a constant."""
+        """Log-density of the free parameters, up to a constant; learning began at `start`."""
         raise NotImplementedError
 
     def prior_slopes(self, free: Free, start: Free) -> Free:
-        """Derivatives of `log_prior` by the free parameters."""
+        """Derivatives of `log_prior` by the free parameters; learning began at `start`."""
         raise NotImplementedError
 
     def validate(self) -> None:
@@ -321,6 +331,15 @@ class RBF(_Scaled):
         Keep the lengthscales as given.
     blocks : sequence of int, optional
         The block of each feature: features of one block, such as the levels of a category, have similar lengthscales.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from posteriori import GPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = GPClassifier(RBF()).fit(X[::3], y[::3])
+    >>> model.kernel_.lengthscale[0] > model.kernel_.lengthscale[2]  # long where a feature matters little
+    True
     """
 
     def gram(self, free: Free, X: Array, Z: Array) -> Array:
@@ -343,12 +362,19 @@ class RationalQuadratic(_Scaled):
 
     Parameters
     ----------
-    lengthscale, ard, fixed, blocks
+    lengthscale, ard, fixed
         As for `RBF`.
     shape : number
         The shape at which learning begins.
     shape_fixed : bool
         Keep the shape as given.
+    blocks
+        As for `RBF`.
+
+    Examples
+    --------
+    >>> RationalQuadratic(shape=2.0, shape_fixed=True)
+    RationalQuadratic(lengthscale=None, ard=True, fixed=False, blocks=None, shape=2.0, shape_fixed=True)
     """
 
     shape: float = 3.0
@@ -409,6 +435,14 @@ class Matern(_Scaled):
     lengthscale, ard, fixed
         As for `RBF`.
     order : {0.5, 1.5, 2.5}
+        The larger the order, the smoother are the functions.
+    blocks
+        As for `RBF`.
+
+    Examples
+    --------
+    >>> Matern(order=1.5)
+    Matern(lengthscale=None, ard=True, fixed=False, blocks=None, order=1.5)
     """
 
     order: float = 2.5
@@ -479,8 +513,17 @@ class Linear(_Fading):
         As for `RBF`; the default is one lengthscale for all features.
     reach : number, optional
         How far out functions stay linear before they return to zero: the kernel is multiplied by
-        ``exp(-(|x|^2 + |z|^2) / (2 reach^2))``, x in standard deviations of the features, or within `ARD` in its lengthscales. With None they stay
-        so everywhere: predictions far from all data are then as sure as a straight line makes them.
+        ``exp(-(|x|^2 + |z|^2) / (2 reach^2))``, x in standard deviations of the features, or within `ARD` in its
+        lengthscales. With None they stay so everywhere: predictions far from all data are then as sure as a straight
+        line makes them.
+    blocks
+        As for `RBF`.
+
+    Examples
+    --------
+    >>> kernel = Linear(reach=3.0) + RBF()  # a straight line, and what is left of it
+    >>> kernel.left
+    Linear(lengthscale=None, ard=False, fixed=False, blocks=None, reach=3.0)
     """
 
     def _power(self) -> int:
@@ -496,6 +539,14 @@ class Polynomial(_Fading):
     lengthscale, ard, fixed, reach
         As for `Linear`.
     degree : int
+        The number of features that are multiplied.
+    blocks
+        As for `RBF`.
+
+    Examples
+    --------
+    >>> Polynomial(degree=3)
+    Polynomial(lengthscale=None, ard=False, fixed=False, blocks=None, reach=None, degree=3)
     """
 
     degree: int = 2
@@ -515,10 +566,18 @@ class ARD(_Scaled):
 
     Parameters
     ----------
+    lengthscale, ard, fixed
+        As for `RBF`.
     inner : Kernel
         The kernel of the scaled features; its own lengthscales are in their unit.
-    lengthscale, fixed
+    blocks
         As for `RBF`.
+
+    Examples
+    --------
+    >>> kernel = ARD(inner=Matern(1.0, ard=False, fixed=True) + Linear(1.0, fixed=True))
+    >>> kernel.inner.left.order, kernel.ard
+    (2.5, True)
     """
 
     inner: Kernel = field(default_factory=lambda: RBF(1.0, ard=False, fixed=True))
@@ -573,6 +632,12 @@ class Constant(Kernel):
         The variance at which learning begins.
     fixed : bool
         Keep the variance as given.
+
+    Examples
+    --------
+    >>> kernel = Constant(2.0) * RBF()  # the same as 2.0 * RBF()
+    >>> kernel.left
+    Constant(variance=2.0, fixed=False)
     """
 
     variance: float = 1.0
@@ -671,7 +736,19 @@ class _Pair(Kernel):
 
 @dataclass(eq=False)
 class Sum(_Pair):
-    """The sum of two kernels: the covariance of a sum of independent functions."""
+    """The sum of two kernels: the covariance of a sum of independent functions.
+
+    Parameters
+    ----------
+    left, right : Kernel
+        The kernels that are added.
+
+    Examples
+    --------
+    >>> kernel = Linear() + RBF(lengthscale=2.0)
+    >>> type(kernel).__name__, kernel.get_params()["right__lengthscale"]
+    ('Sum', 2.0)
+    """
 
     def gram(self, free: Free, X: Array, Z: Array) -> Array:
         return self.left.gram(free["left"], X, Z) + self.right.gram(free["right"], X, Z)
@@ -687,7 +764,19 @@ class Sum(_Pair):
 
 @dataclass(eq=False)
 class Product(_Pair):
-    """The product of two kernels; a product with a constant is a scaled kernel."""
+    """The product of two kernels; a product with a constant is a scaled kernel.
+
+    Parameters
+    ----------
+    left, right : Kernel
+        The kernels that are multiplied.
+
+    Examples
+    --------
+    >>> kernel = 2.0 * RBF(lengthscale=1.0)
+    >>> type(kernel).__name__, kernel.left.variance
+    ('Product', 2.0)
+    """
 
     def gram(self, free: Free, X: Array, Z: Array) -> Array:
         return self.left.gram(free["left"], X, Z) * self.right.gram(free["right"], X, Z)

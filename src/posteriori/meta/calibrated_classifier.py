@@ -104,6 +104,15 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Log evidence that such a matrix is needed, in nats.
     coef_, intercept_ : ndarray (K, K), (K,)
         Coefficients of the map on log-probabilities, for "auto" after temperature and doubt; not there with "isotonic".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = CalibratedClassifier(GaussianNB()).fit(X, y)
+    >>> model.temperature_ > 1  # naive Bayes was too sure of itself
+    True
     """
 
     def __init__(self, estimator: Any, *, method: str = "temperature", cv: Any = 5, precision: float = 1.0) -> None:

@@ -103,7 +103,7 @@ class UtilityClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return decide(P, known, classes=self.classes_, X=X, draws=draws)
 
     def predict(self, X: Any, utility: Any = None) -> np.ndarray:
-        """The best action of each row, (n,)."""
+        """The best action of each row, (n,); a `utility` is as in `decide`."""
         return self.decide(X, utility).actions
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, utility: Any = None) -> float:

@@ -87,6 +87,25 @@ class Evaluation:
         The worth of decisions, if a utility was given.
     n_twins : int or None
         Rows identical to another of these rows, in every column and in the label; None where nobody looked.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = load_iris(return_X_y=True)
+    >>> evaluation = evaluate(GaussianNB().fit(X[::2], y[::2]), X[1::2], y[1::2])
+    >>> evaluation.to_frame().round(3)
+                             value  lower  upper
+    score                                       
+    accuracy                 0.960  0.889  0.986
+    log_loss                 0.114  0.000  0.238
+    brier                    0.066  0.000  0.137
+    calibration_error        0.014  0.000  0.058
+    log_loss_of_frequencies  1.099  1.099  1.099
+    >>> evaluation.confusion
+    array([[25,  0,  0],
+           [ 0, 24,  1],
+           [ 0,  2, 23]])
     """
 
     classes: np.ndarray

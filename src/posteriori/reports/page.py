@@ -52,13 +52,22 @@ class Report:
         The whole page; it loads nothing and sends nothing.
     evaluation : Evaluation
         The numbers that the page shows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from posteriori import GaussianClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> page = report(GaussianClassifier("tied").fit(X[::2], y[::2]), X[1::2], y[1::2])
+    >>> round(page.evaluation.scores["accuracy"].value, 2), page.html[:15]
+    (0.96, '<!DOCTYPE html>')
     """
 
     html: str = field(repr=False)
     evaluation: Evaluation
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file, as a whole or not at all."""
+        """Write the page to the file `path`, as a whole or not at all."""
         with replacing(path) as temporary:
             temporary.write_text(self.html, encoding="utf-8")
 

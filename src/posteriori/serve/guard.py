@@ -62,6 +62,11 @@ class Limits:
         Time in which a body must arrive.
     waiting_bytes : int
         Bytes of bodies that are in memory at the same time; further requests wait for their turn.
+
+    Examples
+    --------
+    >>> Limits(rows=1_000).bounds
+    Bounds(rows=1000, columns=4096)
     """
 
     body_bytes: int = 256 << 20

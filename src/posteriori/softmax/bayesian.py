@@ -75,6 +75,8 @@ class BayesianSoftmaxRegression(
         standard errors; "jeffreys" is Firth's correction; a number is the precision of every weight in the units of the
         data; any object with the members of `posteriori.softmax.priors.Prior` will do.
     approximation : {"auto", "laplace", "variational", "importance"}, default "auto"
+        The Gaussian at the mode, the Gaussian closest to the posterior, or weighted draws around it. "auto" compares the
+        first two, and the mode alone, by left-out rows.
     posterior : {"auto", "full", "classes", "kronecker", "diagonal"}, default "auto"
         Which covariances are kept: all, those within a class, those that are products of one between classes and one
         between features, or none. "auto" keeps all while that takes seconds.
@@ -89,10 +91,13 @@ class BayesianSoftmaxRegression(
     label_noise : None, "estimate" or number, default None
         Rate eps at which a label is replaced by one at random: labels then have probability (1 - eps) p + eps / K.
     fit_intercept : bool, default True
-    solver, tol, max_iter, classes, class_weight, n_jobs, device, verbose
+        Whether logits have an intercept.
+    solver, tol, max_iter, classes, class_weight, n_jobs
         As in `SoftmaxRegression`.
     random_state : int, RandomState or None
         For draws; None draws the same ones each time, so that predictions repeat.
+    device, verbose
+        As in `SoftmaxRegression`.
 
     Attributes
     ----------

@@ -55,6 +55,7 @@ class SoftmaxRegression(LeftOutMixin, WatchedFit, ClassifierMixin, BaseEstimator
     alpha : float or array (K, D), default 1.0
         Precision of the Gaussian prior on the weights; 0 is maximum likelihood, an array gives each its own.
     fit_intercept : bool, default True
+        Whether logits have an intercept.
     penalize_intercept : bool or float, default False
         False leaves the intercepts free, True gives them the precision alpha (a number), a number its own.
     solver : {"auto", "newton", "lbfgs", "gd", "sgd"} or a solver object, default "auto"
@@ -63,6 +64,7 @@ class SoftmaxRegression(LeftOutMixin, WatchedFit, ClassifierMixin, BaseEstimator
     tol : float, default 1e-8
         Stop when the estimated distance to the optimum, ``solution_.gap``, is at most ``tol * |J|``.
     max_iter : int, default 1000
+        The most iterations of the solver.
     classes : array-like, optional
         All classes there are: those without rows keep their place in ``classes_``. For a target of shape (n, K)
         also the order of its columns.
@@ -203,10 +205,12 @@ class SoftmaxRegression(LeftOutMixin, WatchedFit, ClassifierMixin, BaseEstimator
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y
             As for `fit`.
         classes : array-like, optional
             All classes; needed at the first call unless the estimator's `classes` or these rows hold them all.
+        sample_weight
+            As for `fit`.
 
         Returns
         -------

@@ -86,7 +86,7 @@ class CoefficientTables:
         sample_weight: Any = None,
         groups: Any = None,
     ) -> pd.DataFrame:
-        """Table of the coefficients of log p(first) / p(second); other arguments as in `summary`."""
+        """Table of the coefficients of log p(first) / p(second); errors, groups and all others as in `summary`."""
         rows = RowsAgain(X, y, sample_weight, groups)
         return _contrast(_checked(self), first, second, require_level(level), errors, rows)
 

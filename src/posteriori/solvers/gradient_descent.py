@@ -18,21 +18,31 @@ __all__ = ["GradientDescent"]
 
 @dataclass
 class GradientDescent(Solver):
-    """theta <- theta - eta_t dJ/dtheta.
+    """Gradient descent: theta <- theta - eta_t dJ/dtheta.
 
     It is here to be understood and compared with: on raw data it needs thousands of steps where Newton needs ten.
 
     Parameters
     ----------
     step : float or None
-        eta; None is 1 / L with L the largest curvature J can have anywhere (Boehning's bound).
+        The first step eta; None is 1 / L with L the largest curvature J can have anywhere (Boehning's bound).
     schedule : "backtracking", "fixed" or "decreasing"
-        backtracking: try twice the last step and shorten it until J falls; fixed: eta_t = step;
-        decreasing: eta_t = step / (1 + decay t).
+        With "backtracking" twice the last step is tried, and shortened until J falls; "fixed" is eta_t = step,
+        "decreasing" eta_t = step / (1 + decay t).
     decay : float
         How fast the step of the decreasing schedule falls.
     tol, max_iter : float, int or None
         None inherits the estimator's.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.preprocessing import scale
+    >>> from posteriori import SoftmaxRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SoftmaxRegression(solver=GradientDescent(), tol=1e-3).fit(scale(X), y)
+    >>> model.solution_.status.name, model.n_iter_ > 20
+    ('CONVERGED', True)
     """
 
     step: float | None = None

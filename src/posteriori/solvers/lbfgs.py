@@ -37,6 +37,14 @@ class LBFGS(Solver):
         Pairs of steps and gradient differences kept.
     tol, max_iter : float, int or None
         None inherits the estimator's.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from posteriori import SoftmaxRegression
+    >>> X, y = load_wine(return_X_y=True)
+    >>> SoftmaxRegression(solver=LBFGS(memory=5)).fit(X, y).solution_.status.name
+    'CONVERGED'
     """
 
     memory: int = 20

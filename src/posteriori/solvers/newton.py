@@ -61,6 +61,14 @@ class Newton(Solver):
         Most Hessian products for one step.
     tol, max_iter : float, int or None
         None inherits the estimator's.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from posteriori import SoftmaxRegression
+    >>> X, y = load_wine(return_X_y=True)
+    >>> SoftmaxRegression(solver=Newton(exact=True)).fit(X, y).solution_.status.name
+    'CONVERGED'
     """
 
     exact: bool | None = None

@@ -13,7 +13,15 @@ __all__ = ["BayesianSolution", "FitRecord", "Iterate", "Solution", "Status", "St
 
 
 class Status(Enum):
-    """How a solve ended; the value is the sentence a user reads."""
+    """How a solve ended; the value is the sentence a user reads.
+
+    Examples
+    --------
+    >>> Status.CONVERGED.name, Status.CONVERGED.value
+    ('CONVERGED', 'converged: the estimated distance to the optimum is within the tolerance')
+    >>> print(Status.SEPARATED)
+    separated: classes can be told apart without error, so no finite optimum exists
+    """
 
     CONVERGED = "converged: the estimated distance to the optimum is within the tolerance"
     ITERATION_LIMIT = "iteration limit: stopped before the tolerance was reached"
@@ -119,6 +127,15 @@ class Solution(FitRecord):
 
     A record that says CONVERGED although the gap is above both tol * |J| and the rounding of J cannot be made: it is a
     ValueError. `Solution.ended` lets the gap decide the status.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from posteriori import SoftmaxRegression
+    >>> X, y = load_wine(return_X_y=True)
+    >>> solution = SoftmaxRegression().fit(X, y).solution_
+    >>> solution.converged, round(solution.objective, 4), solution.gap_bound < 1e-8
+    (True, 11.078, True)
     """
 
     status: Status

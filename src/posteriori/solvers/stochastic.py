@@ -30,8 +30,9 @@ _SCHEDULES: dict[str, Callable[[float], float]] = {
 
 @dataclass
 class StochasticGradient(Solver):
-    """theta <- theta - eta_t g_t with g_t from a batch of rows: its likelihood term scaled by N/B, the prior's not.
+    """Stochastic gradients: theta <- theta - eta_t g_t, with g_t from a batch of B of the N rows.
 
+    The likelihood of a batch is scaled by N/B, the prior is not.
     Steps are scaled by the features' moments, and the prior's part of each is solved implicitly.
 
     Parameters
@@ -39,7 +40,7 @@ class StochasticGradient(Solver):
     batch_size : int
         Rows per step; 1 is the sequential algorithm.
     step : float or None
-        eta_0 for standardised features and the mean loss per row; None is one over the curvature of a batch.
+        The first step eta_0, for standardised features and the mean loss per row; None is one over the curvature of a batch.
     schedule : "sqrt", "inverse" or "constant"
         How eta falls with the number of passes t: eta_0 / sqrt(1 + t), eta_0 / (1 + t), or not at all.
     epochs : int or None
@@ -48,6 +49,15 @@ class StochasticGradient(Solver):
         Return the average of the iterates (the late ones weigh more) instead of the last one.
     tol : float or None
         None inherits the estimator's.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from posteriori import SoftmaxRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SoftmaxRegression(solver=StochasticGradient(batch_size=10), tol=0.1, random_state=0).fit(X, y)
+    >>> model.solution_.status.name, round(model.score(X, y), 2)
+    ('CONVERGED', 0.96)
     """
 
     random: ClassVar[bool] = True

@@ -41,6 +41,19 @@ def save(model: Any, path: Any) -> None:
     ------
     TypeError
         If the model holds objects that cannot be stored: functions, and estimators of other libraries.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from posteriori import SoftmaxRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SoftmaxRegression().fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(model, f"{folder}/iris.safetensors")
+    ...     again = load(f"{folder}/iris.safetensors")
+    >>> (again.predict_proba(X) == model.predict_proba(X)).all()
+    np.True_
     """
     from posteriori import __version__
 
@@ -79,6 +92,17 @@ def load(path: Any) -> Any:
     -----
     StorageWarning
         If objects of scikit-learn are in the file, such as a Pipeline, and another version of it wrote them.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "notes.txt")
+    ...     _ = path.write_text("not a model")
+    ...     load(path)
+    Traceback (most recent call last):
+    posteriori.exceptions.StorageError: ...
     """
     document, tensors = files.read(path)
     warning = _version_warning(path, document)
