@@ -91,6 +91,8 @@ class PredictionSets:
 def calibrate(P: Any, codes: np.ndarray, *, score: Score = "lac", by_class: bool = False, seed: int = 0) -> Calibration:
     """Scores of calibration rows with probabilities P (n, K) and true classes `codes` (n,).
 
+    See docs/theory.md, section 7.4.
+
     `by_class` keeps those of each class apart: coverage then holds for the rows of every class.
     """
     P = distributions(P)
@@ -115,7 +117,7 @@ def calibrate(P: Any, codes: np.ndarray, *, score: Score = "lac", by_class: bool
 
 
 def prediction_sets(P: Any, calibration: Calibration, alpha: float, classes: Any) -> PredictionSets:
-    """Sets for new rows with probabilities P (n, K)."""
+    """Sets for new rows with probabilities P (n, K) (docs/theory.md, section 7.4)."""
     if not 0.0 < alpha < 1.0:
         raise ValueError(f"alpha={alpha!r} must be between 0 and 1.")
     P = distributions(P)

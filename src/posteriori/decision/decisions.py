@@ -26,7 +26,7 @@ _SUM_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Decisions:
-    """The decisions for all rows.
+    """The decisions for all rows (docs/theory.md, section 7.1).
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Decisions:
 
 
 def decide(probabilities: Any, utility: Utility, *, classes: Any = None, X: Any = None, draws: Any = None) -> Decisions:
-    """Take the action with the highest expected utility.
+    """Take the action with the highest expected utility (docs/theory.md, section 7.1).
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ class MatrixScaling:
 
 
 def fit_matrix_scaling(Z: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> MatrixScaling:
-    """The map for log-probabilities of rows that were not seen.
+    """The map for log-probabilities of rows that were not seen (docs/theory.md, section 7.2).
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ LEAST_LOG = -30.0
 
 
 class LinearPool:
-    """The mixture of models."""
+    """The mixture of models (docs/theory.md, section 7.3)."""
 
     name = "linear"
 
@@ -78,7 +78,7 @@ class LinearPool:
 
 
 class LogPool:
-    """The product of models, each with a power."""
+    """The product of models, each with a power (docs/theory.md, section 7.3)."""
 
     name = "log"
 

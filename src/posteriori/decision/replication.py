@@ -75,7 +75,7 @@ class PosteriorCheck:
     >>> check = posterior_check(GaussianClassifier("tied").fit(X[::2], y[::2]), X[1::2], y[1::2])
     >>> check.to_frame()[["observed", "lower", "upper"]].round(2)
                        observed  lower  upper
-    statistic                                
+    statistic
     accuracy               0.97   0.92   0.99
     log_loss               0.08   0.05   0.19
     calibration_error      0.03   0.01   0.04

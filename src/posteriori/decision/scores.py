@@ -77,6 +77,8 @@ class BrierSplit(NamedTuple):
 def brier_split(y: Any, proba: Any, *, classes: Any = None, sample_weight: Any = None) -> BrierSplit:
     """The Brier score sum_k (p_k - [y = k])^2, and how much of it better calibrated probabilities would have saved.
 
+    See docs/theory.md, section 7.2.
+
     Parameters
     ----------
     y : array (n,) of labels
@@ -188,6 +190,8 @@ def calibration_error(
     random_state: int | None = 0,
 ) -> CalibrationError:
     """Expected calibration error: the mean distance between probability and frequency over bins.
+
+    See docs/theory.md, section 7.2.
 
     Parameters
     ----------

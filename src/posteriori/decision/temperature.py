@@ -108,6 +108,8 @@ def fit_temperature(
 ) -> tuple[Temperature, Gain]:
     """The map for log-probabilities of rows that were not seen, and what it gained on parts left out.
 
+    See docs/theory.md, section 7.2.
+
     Parameters
     ----------
     Z : ndarray (n, K)
@@ -144,6 +146,8 @@ def likely_temperature(
     Z: np.ndarray, codes: np.ndarray, frequencies: np.ndarray, weights: np.ndarray | None = None
 ) -> Temperature:
     """The average of maps in which slope and doubt move or stay, each as likely as its evidence says.
+
+    See docs/theory.md, section 7.2.
 
     The evidence is Laplace's, in log beta and log epsilon. Arguments are those of `fit_temperature`.
     """

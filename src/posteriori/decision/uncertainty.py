@@ -10,7 +10,10 @@ __all__ = ["Uncertainty", "entropy"]
 
 
 class Uncertainty(NamedTuple):
-    """The entropy of predictions and its two parts, in nats, (n,) each: total = aleatoric + epistemic."""
+    """The entropy of predictions and its two parts, in nats, (n,) each: total = aleatoric + epistemic.
+
+    See docs/theory.md, section 4.4.
+    """
 
     total: np.ndarray
     aleatoric: np.ndarray

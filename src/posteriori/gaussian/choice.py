@@ -106,7 +106,10 @@ class Choice:
 
 
 def choose(statistics: ClassMoments, kept: KeptRows, settings: GaussianSettings) -> Choice:
-    """Choose the prior of each structure, then the simplest structure within one standard error of the best."""
+    """Choose the prior of each structure, then the simplest structure within one standard error of the best.
+
+    See docs/theory.md, section 5.4.
+    """
     K, D = statistics.means.shape
     work = K * max(structure.left_out_work(D) for structure in settings.structures)
     kept = kept.at_most(int(np.clip(_LEFT_OUT_WORK / work, _FEWEST_LEFT_OUT, _MOST_LEFT_OUT)))

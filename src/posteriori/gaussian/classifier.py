@@ -373,7 +373,10 @@ class GaussianClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator):
         return X, self.classes_[codes]
 
     def to_softmax(self) -> SoftmaxRegression:
-        """The softmax regression with exactly the same probabilities, for tied covariances under "mle" or "map"."""
+        """The softmax regression with exactly the same probabilities, for tied covariances under "mle" or "map".
+
+        See docs/theory.md, section 5.5.
+        """
         check_is_fitted(self)
         linear = self.fitted_.densities.linear()
         if linear is None:

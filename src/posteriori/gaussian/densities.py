@@ -122,7 +122,10 @@ def class_densities(
     scale: np.ndarray,
     space: RowSpace | None = None,
 ) -> ClassDensities:
-    """The densities of x that follow from a belief about (x - origin) * scale, or about coordinates in a row space."""
+    """The densities of x that follow from a belief about (x - origin) * scale, or about coordinates in a row space.
+
+    See docs/theory.md, sections 5.1 and 5.2.
+    """
     structure, (K, D) = belief.structure, belief.means.shape
     p = structure.dimension(D)
     d = p * structure.repeats(D)

@@ -71,7 +71,10 @@ class RowsToLeaveOut:
 def left_out_log_density(
     statistics: ClassStatistics, prior: WishartPrior, structure: Structure, estimate: Estimate, rows: RowsToLeaveOut
 ) -> np.ndarray:
-    """The log density of each row in every class, log p(x_n | k, the other rows), (n, K)."""
+    """The log density of each row in every class, log p(x_n | k, the other rows), (n, K).
+
+    See docs/theory.md, section 5.4.
+    """
     belief = updated(statistics, prior, structure)
     n, step = len(rows.codes), structure.left_out_rows(statistics.means.shape[1])
     parts = [rows.part(slice(start, start + step)) for start in range(0, n, step)] if step < n else [rows]
@@ -130,7 +133,7 @@ def left_out_of_matrices(
     rows: RowsToLeaveOut,
     removal: Removal,
 ) -> np.ndarray:
-    """Log densities (n, K) of rows left out, for covariance matrices."""
+    """Log densities (n, K) of rows left out, for covariance matrices (docs/theory.md, section 5.4)."""
     K = len(belief.means)
     y, tied = rows.codes, belief.structure.tied
     inverses, log_dets = belief.structure.whitened(belief.Psi, np.ones(belief.Psi.shape[1]))

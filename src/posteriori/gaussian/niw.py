@@ -196,7 +196,7 @@ class Belief:
 
 
 def updated(statistics: ClassStatistics, prior: WishartPrior, structure: Structure) -> Belief:
-    """The belief after the rows."""
+    """The belief after the rows (docs/theory.md, section 5.2)."""
     n, means = statistics.present, statistics.means
     kappa = prior.kappa + n
     share = n / np.where(kappa > 0.0, kappa, 1.0)
@@ -246,7 +246,7 @@ def log_density(
 def log_evidence(
     statistics: ClassStatistics, prior: WishartPrior, structure: Structure, concentration: float | np.ndarray | None
 ) -> float:
-    """The logarithm of p(X, y) with all parameters integrated out.
+    """The logarithm of p(X, y) with all parameters integrated out (docs/theory.md, section 5.2).
 
     The classes are Dirichlet-multinomial with this concentration, or, where it is an array, have these probabilities.
     """

@@ -35,6 +35,8 @@ def ridge_mode(
 ) -> tuple[Belief, bool]:
     """The mode, as a belief with nu = 1 whose Psi are the covariances, and whether it settled.
 
+    See docs/theory.md, section 5.3.
+
     There can be two modes, near the rows and near the prior's centre: the higher of those found from either is taken.
     """
     n, xbar = statistics.present, statistics.means

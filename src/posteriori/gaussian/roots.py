@@ -31,6 +31,8 @@ _PART_BYTES = 64 << 20
 class RootStatistics(ClassMoments):
     """Sums over rows, by class, the scatter as vectors; the fields are those of stored files.
 
+    See docs/theory.md, section 5.6.
+
     Attributes
     ----------
     counts, present, means : ndarray

@@ -97,7 +97,10 @@ class RowSpace:
 
 
 def row_space(statistics: RootStatistics, origin: np.ndarray, unit: np.ndarray) -> RowSpace:
-    """The space that class means, less the origin, and roots of scatters span together."""
+    """The space that class means, less the origin, and roots of scatters span together.
+
+    See docs/theory.md, section 5.6.
+    """
     return RowSpace(unit, np.linalg.qr(_standardised(statistics, origin, unit).T)[0])
 
 

@@ -286,6 +286,8 @@ class ClassMoments(ABC):
 class ClassStatistics(ClassMoments):
     """Sums over rows, by class, the scatter as an array; the fields are those of stored files.
 
+    See docs/theory.md, section 5.1.
+
     Attributes
     ----------
     kind : {"full", "pooled", "diagonal"}
@@ -346,7 +348,7 @@ class ClassStatistics(ClassMoments):
 
 @kernel(jax_version="posteriori.gaussian.jax_statistics:class_statistics")
 def class_statistics(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int, kind: Kind) -> ClassStatistics:
-    """The statistics of one block of rows: a kernel for `Blocks.map_sum`."""
+    """The statistics of one block of rows: a kernel for `Blocks.map_sum` (docs/theory.md, section 5.1)."""
     one_origin = n_classes <= _FEW_CLASSES and not SCATTERS[kind].by_class
     total = None
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and refused, later

@@ -85,7 +85,7 @@ def _gain(gains: np.ndarray, c: np.ndarray) -> tuple[float, float]:
 
 
 def left_out_spread(fits: Sequence[LeftOutLatents], rows: LabelledRows, rate: float) -> float:
-    r"""The factor kappa on variances under which left-out rows are predicted best.
+    r"""The factor kappa on variances under which left-out rows are predicted best (docs/theory.md, section 6.8).
 
     The terms are noisy, and a little too good, as all rows had a say in the kernel: log kappa has a Cauchy prior around
     zero and, with g the gain over kappa = 1 and s its standard error, is shrunk by the factor max(0, 1 - (s / g)^2).
@@ -121,6 +121,8 @@ def refined(
     kernel: Kernel, state: KernelState, sites: RowSites, start: SiteParameters, merged: MergedRows, rate: float
 ) -> Refinement:
     """The state that left-out rows prefer: the one given, where latents are not far too wide.
+
+    See docs/theory.md, section 6.8.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ class Smoothed(NamedTuple):
 
 
 def smoothed_weights(log_weights: np.ndarray) -> Smoothed:
-    """Smooth the largest min(S/5, 3 sqrt(S)) weights, capped at the largest raw one.
+    """Smooth the largest min(S/5, 3 sqrt(S)) weights, capped at the largest raw one (docs/theory.md, section 3.5).
 
     A tail that has underflowed counts as k = infinity.
     """

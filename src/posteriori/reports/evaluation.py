@@ -96,7 +96,7 @@ class Evaluation:
     >>> evaluation = evaluate(GaussianNB().fit(X[::2], y[::2]), X[1::2], y[1::2])
     >>> evaluation.to_frame().round(3)
                              value  lower  upper
-    score                                       
+    score
     accuracy                 0.960  0.889  0.986
     log_loss                 0.114  0.000  0.238
     brier                    0.066  0.000  0.137

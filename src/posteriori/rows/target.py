@@ -74,7 +74,7 @@ class Target:
 def read_target(
     y: Any, *, n_rows: int, classes: Any = None, sample_weight: Any = None, class_weight: Any = None
 ) -> Target:
-    r"""Read labels, soft labels or counts, with their weights.
+    r"""Read labels, soft labels or counts, with their weights (docs/theory.md, section 1).
 
     Weights multiply: c_n is the sample weight times, for a class weight w_k, \sum_k Y_nk w_k, and Y_nk w_k is
     normalised again. A row whose Y sums to zero says nothing: its weight is zero, its Y uniform.

@@ -22,7 +22,7 @@ __all__ = ["BlocksPrior", "searched_blocks"]
 
 
 class BlocksPrior(SearchedPrior):
-    """A prior with one precision for each block of columns.
+    """A prior with one precision for each block of columns (docs/theory.md, section 3.3).
 
     Parameters
     ----------

@@ -35,7 +35,10 @@ _MOST_FLAT = 2500
 
 
 class Certificate:
-    """Proofs about one objective: bounds on J - J*, separation, and which of equal optima is returned."""
+    """Proofs about one objective: bounds on J - J*, separation, and which of equal optima is returned.
+
+    See docs/theory.md, section 2.5.
+    """
 
     def __init__(self, objective: SoftmaxObjective) -> None:
         self.objective = objective
@@ -242,7 +245,10 @@ class SeparatedClasses:
 
 
 def separated_classes(blocks: Blocks, direction: np.ndarray, spread: np.ndarray) -> SeparatedClasses:
-    """The pairs of classes that a separating direction tells apart: no row is worse off, and some are better."""
+    """The pairs of classes that a separating direction tells apart: no row is worse off, and some are better.
+
+    See docs/theory.md, section 2.4.
+    """
     margins = blocks.map_sum(kernels.pair_margins, direction)
     width = max(float(np.max(margins.greatest, initial=0.0)), np.finfo(float).tiny)
     none_worse = np.minimum(margins.least, margins.least.T) >= -1e-5 * width

@@ -131,7 +131,7 @@ def averaged_classes(F: np.ndarray, variances: np.ndarray, nodes: Nodes) -> tupl
 
 
 class ClassFamily:
-    """Products of a Gaussian for each class.
+    """Products of a Gaussian for each class (docs/theory.md, section 3.4).
 
     Parameters
     ----------

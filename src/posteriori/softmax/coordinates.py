@@ -20,6 +20,8 @@ _SMALLEST = 1e-300
 class StepUnits:
     """The spread of each column; but the step from one value to the other in blocks of columns of two values.
 
+    See docs/theory.md, section 3.1.
+
     The levels of a category then share a prior on what it means to be of a level, however many rows a level has: the
     spread of a rare level is small, and its weight would be held back the less, the fewer rows speak about it.
     """
@@ -77,6 +79,8 @@ class CoordinateRule:
 @dataclass(frozen=True)
 class Coordinates:
     """x' = (x - shift) * scale, and what that makes of parameters (K, D') with the intercept last.
+
+    See docs/theory.md, section 3.1.
 
     Point estimates are computed with the data as they are (both None), but for columns whose digits or squares
     float64 would lose: a mean a thousand times the spread, values beyond 1e70. Priors that are to be free of units

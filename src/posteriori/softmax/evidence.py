@@ -90,6 +90,8 @@ class EvidencePoint:
 class Evidence:
     """Laplace's log evidence as a function of log-precisions, each mode found from the last.
 
+    See docs/theory.md, section 3.3.
+
     Parameters
     ----------
     problem_at : callable
@@ -208,7 +210,10 @@ Bounds = tuple[np.ndarray, np.ndarray]
 
 
 def maximise_evidence(evidence: Evidence, u: np.ndarray, bounds: Bounds | None = None) -> bool:
-    """Climb from u to the highest evidence within bounds, and tell whether it was reached."""
+    """Climb from u to the highest evidence within bounds, and tell whether it was reached.
+
+    See docs/theory.md, section 3.3.
+    """
     if bounds is None:
         bounds = np.full(u.size, LOWEST), np.full(u.size, HIGHEST)
     u = np.clip(u, *bounds)

@@ -50,7 +50,7 @@ _FLOOR = 1e-10
 
 @dataclass
 class FlatPrior(Parameters):
-    """A prior that is the same everywhere: the mode is the maximum of the likelihood.
+    """A prior that is the same everywhere: the mode is the maximum of the likelihood (docs/theory.md, section 2.7).
 
     Parameters
     ----------

@@ -110,6 +110,8 @@ def importance(
 ) -> Importance:
     """Draw parameters from a Gaussian, weigh the draws by the posterior, and smooth the weights.
 
+    See docs/theory.md, section 3.5.
+
     log p(Y) ~ log mean w_s; the normalising constants of prior and proposal differ by their determinants alone.
     """
     thetas = proposal.draws(n_draws, rng)

@@ -71,7 +71,7 @@ class JeffreysPrior:
 
 
 class JeffreysProblem:
-    """E - 1/2 log|H_lik| for a problem whose own prior is flat."""
+    """E - 1/2 log|H_lik| for a problem whose own prior is flat (docs/theory.md, section 2.6)."""
 
     def __init__(self, problem: SoftmaxObjective) -> None:
         self.problem = problem

@@ -93,6 +93,8 @@ def observed_moments(X: Any, Y: np.ndarray, c: np.ndarray | None, n_classes: int
 def expected_moments(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> Sums:
     """sum_n c_n log sum_k exp f_nk and P^T diag(c) [X, 1]: value and gradient less the observed moments.
 
+    See docs/theory.md, section 2.1.
+
     The probabilities P (K, n) are left in the last argument, for the curvature at the same parameters.
     """
     P = logits(X, theta, out=P)
@@ -152,7 +154,10 @@ def probabilities(X: Any, theta: np.ndarray, P: np.ndarray | None = None) -> np.
 def hessian_product(
     X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, V: np.ndarray, P: np.ndarray | None = None
 ) -> np.ndarray:
-    """H V = (P * (U - rowsum(P * U)))^T diag(c) [X, 1] with U = [X, 1] V^T: the curvature along V, (K, D + 1)."""
+    """H V = (P * (U - rowsum(P * U)))^T diag(c) [X, 1] with U = [X, 1] V^T: the curvature along V, (K, D + 1).
+
+    See docs/theory.md, section 2.2.
+    """
     P = probabilities(X, theta, P)
     U = logits(X, V)
     U -= np.einsum("kn,kn->n", P, U)
@@ -164,7 +169,10 @@ def hessian_product(
 
 @kernel(reads_labels=False, jax_version="posteriori.softmax.jax_kernels:hessian")
 def hessian(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
-    """H_kl = sum_n c_n P_nk (1[k=l] - P_nl) x_n x_n^T as a (K D', K D') matrix, x_n with its intercept."""
+    """H_kl = sum_n c_n P_nk (1[k=l] - P_nl) x_n x_n^T as a (K D', K D') matrix, x_n with its intercept.
+
+    See docs/theory.md, section 2.2.
+    """
     P = probabilities(X, theta, P)
     return laplacian_gram(X, P, c, theta.shape[1] > X.shape[1])
 
@@ -189,6 +197,8 @@ def kronecker_factors(
     P: np.ndarray | None = None,
 ) -> Sums:
     """A = sum_n c_n (diag P_n - P_n P_n^T) (K, K) and G = sum_n c_n tr(diag P_n - P_n P_n^T) x_n x_n^T.
+
+    See docs/theory.md, section 2.3.
 
     Their Kronecker product over tr A has the Hessian's trace structure: exact if curvature and features were
     independent. Rows about which the model is sure count for nothing in either. With `columns`, G is of these alone.
@@ -271,7 +281,10 @@ class Separation:
 
 @kernel(jax_version="posteriori.softmax.jax_kernels:separation")
 def separation(X: Any, Y: np.ndarray, c: np.ndarray | None, V: np.ndarray) -> Separation:
-    """Whether the direction V puts every row's own class (or classes, for soft labels) on top."""
+    """Whether the direction V puts every row's own class (or classes, for soft labels) on top.
+
+    See docs/theory.md, section 2.4.
+    """
     F = logits(X, V)
     top, bottom = F.max(axis=0), F.min(axis=0)
     own = F[Y, np.arange(Y.shape[0])] if Y.ndim == 1 else np.where(Y.T > 0, F, np.inf).min(axis=0)

@@ -42,7 +42,10 @@ def fit_with_label_noise(
     likelihood_of: Callable[[Target], LinearLikelihood],
     settings: BayesianSettings,
 ) -> tuple[LinearLikelihood, BayesianFit, float]:
-    """The likelihood with rows weighed by the chance that their label is their own, its fit, and the rate of noise."""
+    """The likelihood with rows weighed by the chance that their label is their own, its fit, and the rate of noise.
+
+    See docs/theory.md, section 2.8.
+    """
     assert target.codes is not None
     estimated = label_noise == "estimate"
     rate = _FIRST_RATE if estimated else float(label_noise)
@@ -75,6 +78,8 @@ def _rounds(settings: BayesianSettings, likelihood: LinearLikelihood) -> int:
 
 def clean_label_shares(log_p: np.ndarray, rate: float, n_classes: int) -> np.ndarray:
     """Probability that each row's label is its own, (1 - eps) p_y / ((1 - eps) p_y + eps / K), from log p_y (n,).
+
+    See docs/theory.md, section 2.8.
 
     >>> clean_label_shares(np.log([0.5, 0.0025]), 0.01, 4).round(3)
     array([0.995, 0.497])

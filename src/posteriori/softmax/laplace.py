@@ -39,7 +39,10 @@ def full_posterior(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarr
 
 
 def laplace(problem: PosteriorProblem, theta: np.ndarray, H_lik: np.ndarray | None = None) -> Laplace:
-    """The approximation at a mode theta; the likelihood's Hessian may be known already."""
+    """The approximation at a mode theta; the likelihood's Hessian may be known already.
+
+    See docs/theory.md, section 3.2.
+    """
     if H_lik is None:
         H_lik = problem.curvature.likelihood_hessian(theta, contrasts(len(theta)))
     posterior = full_posterior(problem, theta, H_lik)

@@ -98,7 +98,7 @@ def left_out(
     source: FullPosterior | None = None,
     n_nodes: int = 128,
 ) -> LeftOutScores:
-    """Approximate leave-one-out log-probabilities.
+    """Approximate leave-one-out log-probabilities (docs/theory.md, section 3.6).
 
     Parameters
     ----------
@@ -159,6 +159,8 @@ def without_rows(
     F: np.ndarray, V: np.ndarray, P: np.ndarray, products: np.ndarray, Y: np.ndarray, share: np.ndarray
 ) -> LeftOutLogits:
     """The logits F (K, n) of rows, with covariance V, less what each row's own share of weight adds to them.
+
+    See docs/theory.md, section 3.6.
 
     Parameters
     ----------

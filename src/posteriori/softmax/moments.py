@@ -14,7 +14,7 @@ __all__ = ["ObservedMoments"]
 
 @dataclass(frozen=True)
 class ObservedMoments:
-    """The sums of one first pass over the data, after which labels are not needed again.
+    """The sums of one first pass over the data, after which labels are not needed again (docs/theory.md, section 2.1).
 
     Attributes
     ----------

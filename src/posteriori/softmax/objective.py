@@ -56,7 +56,7 @@ _NOWHERE = _Evaluation(b"", np.nan, np.empty((0, 0)), np.nan, np.nan)
 
 
 class SoftmaxObjective:
-    """J, its gradient and its Hessian for one data set and one Gaussian prior.
+    """J, its gradient and its Hessian for one data set and one Gaussian prior (docs/theory.md, section 2.1).
 
     The last evaluation is kept: J, its gradient and, where they fit, the probabilities of all rows are used again for
     parameters of the same values.

@@ -59,7 +59,10 @@ def pair_products(P: np.ndarray) -> np.ndarray:
 
 @kernel(reads_labels=False, jax_version="posteriori.softmax.jax_kernels:pair_grams")
 def pair_grams(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
-    """sum_n c_n p_nk p_nl x_n x_n^T for each pair, x_n with its intercept, as `packed_grams`."""
+    """sum_n c_n p_nk p_nl x_n x_n^T for each pair, x_n with its intercept, as `packed_grams`.
+
+    See docs/theory.md, section 2.2.
+    """
     weights = pair_products(probabilities(X, theta, P))
     if c is not None:
         weights *= c
@@ -69,6 +72,8 @@ def pair_grams(X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, P: np.nd
 @lru_cache(maxsize=64)
 def contrasts(K: int) -> np.ndarray:
     """Orthonormal columns that sum to zero, (K, K - 1): coordinates without the direction that softmax ignores.
+
+    See docs/theory.md, section 2.2.
 
     >>> contrasts(3).round(3).tolist()
     [[-0.707, -0.408], [0.707, -0.408], [0.0, 0.816]]
@@ -116,7 +121,10 @@ def _laplacian_blocks(grams: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
 
 def pair_forms(S: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Covariance of w_k - w_l for each pair, (pairs, D', D'), from that of the coordinates in `basis`, (J D', J D')."""
+    """Covariance of w_k - w_l for each pair, (pairs, D', D'), from that of the coordinates in `basis`, (J D', J D').
+
+    See docs/theory.md, section 2.2.
+    """
     K, J = basis.shape
     D = len(S) // J
     blocks = S.reshape(J, D, J, D)
@@ -188,6 +196,8 @@ def log_det_slope(
     X: Any, Y: Any, c: np.ndarray | None, theta: np.ndarray, forms: np.ndarray, P: np.ndarray | None = None
 ) -> np.ndarray:
     """d/dtheta of tr(S H(theta)) with S held, (K, D'): the slope of log|H| when S is its inverse.
+
+    See docs/theory.md, section 3.3.
 
     `forms` are those of `pair_forms(S)`, packed or not. A row's leverage is tr(V_n Lambda_n) = sum_{k<l} p_k p_l v_kl.
     """

@@ -84,6 +84,8 @@ class Posterior(Protocol):
 class FullPosterior(CovarianceInBasis):
     """A posterior with every covariance: H is factored in coordinates theta = Q B of the classes.
 
+    See docs/theory.md, section 4.1.
+
     Parameters
     ----------
     mean : ndarray (K, D')

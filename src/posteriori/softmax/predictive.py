@@ -39,12 +39,12 @@ _EFFECT_VALUES = 1 << 22
 
 
 def latent_means(X: Any, posterior: Posterior, offset: np.ndarray) -> np.ndarray:
-    """E[f], (K, n)."""
+    """E[f], (K, n) (docs/theory.md, section 4.1)."""
     return logits(X, posterior.mean) + offset[:, None]
 
 
 def latent_covariances(X: Any, posterior: Posterior) -> np.ndarray:
-    """cov(f), (K K, n)."""
+    """cov(f), (K K, n) (docs/theory.md, section 4.1)."""
     return posterior.latent_covariance(X).reshape(X.shape[0], -1).T
 
 
@@ -65,7 +65,7 @@ def quasi_nodes(n_nodes: int, K: int) -> int:
 
 @kernel(jax_version="posteriori.softmax.jax_kernels:quasi")
 def quasi(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, log: bool) -> np.ndarray:
-    """E[softmax(f)] over the rows' joint Gaussian logits, by fixed nodes."""
+    """E[softmax(f)] over the rows' joint Gaussian logits, by fixed nodes (docs/theory.md, section 4.2)."""
     F = logits(X, posterior.mean) + offset[:, None]
     nodes = posterior.nodes(n_nodes)
     average = log_expected_softmax if log else expected_softmax
@@ -148,7 +148,10 @@ def weighted_sums(X: Any, Y: Any, c: np.ndarray | None) -> Sums:
 
 
 def probit(X: Any, posterior: Posterior, offset: np.ndarray, log: bool) -> np.ndarray:
-    """p_k ~ 1 / sum_j exp(-(m_k - m_j) / sqrt(1 + pi v_kj / 8)), v_kj = var(f_k - f_j), normalised."""
+    """p_k ~ 1 / sum_j exp(-(m_k - m_j) / sqrt(1 + pi v_kj / 8)), v_kj = var(f_k - f_j), normalised.
+
+    See docs/theory.md, section 4.3.
+    """
     F = logits(X, posterior.mean) + offset[:, None]
     K, n = F.shape
     k, m = upper(K, 1)
@@ -162,7 +165,10 @@ def probit(X: Any, posterior: Posterior, offset: np.ndarray, log: bool) -> np.nd
 
 
 def quantiles(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, levels: tuple[float, ...]) -> np.ndarray:
-    """Quantiles of each class probability, (len(levels) K, n), one level after the other."""
+    """Quantiles of each class probability, (len(levels) K, n), one level after the other.
+
+    See docs/theory.md, section 4.2.
+    """
     F = logits(X, posterior.mean) + offset[:, None]
     K, n = F.shape
     out = np.empty((len(levels), K, n))
@@ -191,7 +197,10 @@ def _weighted_quantile(values: np.ndarray, weights: np.ndarray, level: float) ->
 
 
 def entropies(X: Any, posterior: Posterior, offset: np.ndarray, n_nodes: int, label_noise: float) -> np.ndarray:
-    """Total H[E p] and aleatoric E[H p] entropy in nats, (2, n), of labels of which some are noise."""
+    """Total H[E p] and aleatoric E[H p] entropy in nats, (2, n), of labels of which some are noise.
+
+    See docs/theory.md, section 4.4.
+    """
     F = logits(X, posterior.mean) + offset[:, None]
     nodes = posterior.nodes(n_nodes)
     out = np.empty((2, F.shape[1]))

@@ -77,6 +77,8 @@ class SpaceOfRows:
 def row_space(likelihood: LinearLikelihood) -> SpaceOfRows | None:
     """The row space of a likelihood; None where it is not smaller than that of the features, or V would be too large.
 
+    See docs/theory.md, section 3.3.
+
     V comes from the inner products of the rows X, each times the root of its weight, X X^T = U diag(s^2) U^T, as
     X^T U / s. So a row of weight two has the V of two rows, and draws that are made with it are the same.
     """

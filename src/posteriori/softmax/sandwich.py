@@ -93,7 +93,7 @@ class PosteriorErrors:
 
 @dataclass(frozen=True)
 class RobustErrors:
-    """The sandwich of rows that are independent of each other.
+    """The sandwich of rows that are independent of each other (docs/theory.md, section 2.7).
 
     statsmodels applies no small-sample factor to models fitted by likelihood: its "HC1" is its "HC0", and so is ours.
     """
@@ -114,7 +114,10 @@ class RobustErrors:
 
 
 class ClusterErrors:
-    """The sandwich of groups of rows: rows of a group may depend on each other in any way, groups do not."""
+    """The sandwich of groups of rows: rows of a group may depend on each other in any way, groups do not.
+
+    See docs/theory.md, section 2.7.
+    """
 
     sampling = True
 
@@ -165,6 +168,8 @@ def _slices(n: int, values_per_row: int) -> list[slice]:
 @kernel()
 def score_products(X: Any, Y: np.ndarray, c: np.ndarray | None, theta: np.ndarray, basis: np.ndarray) -> Sums:
     """sum_n c_n (-log p(y_n)) and sum_n c_n E[g_n g_n^T], (J D', J D'), the average over the classes of a soft label.
+
+    See docs/theory.md, section 2.7.
 
     For soft labels it is that of rows with one label each, E[g g^T] = E[g] E[g]^T + cov(y) kron x x^T.
     """

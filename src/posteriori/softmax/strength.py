@@ -78,7 +78,7 @@ class Strength:
 
 
 class Strengths:
-    """Strengths of one prior, each looked at when it is asked for.
+    """Strengths of one prior, each looked at when it is asked for (docs/theory.md, section 3.3).
 
     Parameters
     ----------

@@ -69,6 +69,8 @@ class BasisPosterior(ABC):
 class KroneckerPosterior(BasisPosterior):
     """H = A kron G / tr A + prior, in the eigenbasis of A and in directions W in which G and the prior are diagonal.
 
+    See docs/theory.md, section 3.2.
+
     With A = U diag(l) U^T, W^T G W = diag(g) and W^T R W = diag(r), the covariance of class direction i is
     W diag(1 / (l_i g + r)) W^T. The directions are those of R^{-1/2} G R^{-1/2}, with r = 1; where the prior is so weak
     that this has no digits left, they are those of R relative to G + R.

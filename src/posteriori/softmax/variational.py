@@ -102,6 +102,8 @@ def variational(
 ) -> Variational:
     """The Gaussian of all with the highest bound, from the mode theta and the likelihood's Hessian there.
 
+    See docs/theory.md, section 3.4.
+
     Where that of a problem with another prior is known, it is the start.
     """
     return climb(FullFamily(problem, n_nodes), theta, H_lik, max_iter, near)

@@ -281,7 +281,7 @@ def ends_with_a_full_step(problem: CurvedProblem) -> bool:
 
 
 def newton_step(problem: CurvedProblem, theta: np.ndarray, gradient: np.ndarray) -> NewtonStep:
-    """-H^{-1} g from the Hessian itself, and the decrement 1/2 g^T H^{-1} g."""
+    """-H^{-1} g from the Hessian itself, and the decrement 1/2 g^T H^{-1} g (docs/theory.md, section 2.3)."""
     H = problem.hessian(theta)
     K, D = problem.shape
     curvature = H.diagonal().reshape(K, D).mean(axis=0)

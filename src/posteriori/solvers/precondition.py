@@ -35,7 +35,7 @@ _MANY_PRODUCTS = 8
 def kronecker(
     A: np.ndarray, G: np.ndarray, lead: np.ndarray, diagonal: np.ndarray, precision: np.ndarray
 ) -> Preconditioner:
-    """Inverse of A kron G / tr A + prior, in the eigenbasis of A.
+    """Inverse of A kron G / tr A + prior, in the eigenbasis of A (docs/theory.md, section 2.3).
 
     Parameters
     ----------
@@ -76,7 +76,10 @@ def kronecker(
 
 
 def class_blocks(blocks: np.ndarray, precision: np.ndarray) -> Preconditioner:
-    """Inverse of the Hessian's diagonal blocks (K, D, D) + prior, applied across the null direction."""
+    """Inverse of the Hessian's diagonal blocks (K, D, D) + prior, applied across the null direction.
+
+    See docs/theory.md, section 2.3.
+    """
     inverses = np.stack([inverse_spd(B + np.diag(a)) for B, a in zip(blocks, precision, strict=True)])
     diagonal = np.einsum("kdd->kd", blocks).mean(axis=0)
     return _across(lambda R: np.matmul(inverses, R[:, :, None])[:, :, 0], precision, diagonal)

@@ -134,7 +134,10 @@ def row_curvature(problem: StochasticProblem, batch_size: int = 1) -> float:
 
 
 def scaled_direction(gradient: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Minus the gradient, as a step in the weights of standardised features; constant features stay put."""
+    """Minus the gradient, as a step in the weights of standardised features; constant features stay put.
+
+    See docs/theory.md, section 2.3.
+    """
     D = mean.shape[0]
     inverse = np.divide(1.0, variance, out=np.zeros_like(variance), where=variance > _LEAST_VARIANCE)
     if gradient.shape[1] == D:
