@@ -220,10 +220,10 @@ def test_intervals(posterior, K):
         check_intervals(model, some_rows(X)[:24], level, atol=1e-8)
 
 
-@pytest.mark.parametrize(("K", "noise"), [(2, 0.0), (3, 0.0), (3, 0.1)])
-def test_intervals_of_a_mixture_over_strengths(K, noise):
+@pytest.mark.parametrize(("K", "options"), [(2, {"approximation": "laplace"}), (3, {}), (3, {"label_noise": 0.1})])
+def test_intervals_of_a_mixture_over_strengths(K, options):
     X, y = simulated(K)
-    model = fitted(po.BayesianSoftmaxRegression(label_noise=noise), X, y)
+    model = fitted(po.BayesianSoftmaxRegression(**options), X, y)
     assert isinstance(model.fitted_.posterior, MixturePosterior)
     check_intervals(model, X, 0.9)
 
