@@ -1,4 +1,4 @@
-"""The live page: a model as an ONNX graph, what the page must know of it, the runtime, and the components of the report.
+"""The live page: a model as an ONNX graph, what the page must know of it, the runtime, the components of the report.
 
 `build(folder)` fills a folder that any web server can serve.
 """
