@@ -20,7 +20,7 @@ def test_it_is_short():
 
 
 def test_the_example_prints_what_is_shown():
-    code, shown = re.search(r"```python\n(.*?)```\n\n((?:    .*\n)+)", TEXT, re.DOTALL).groups()
+    code, shown = re.search(r"```python\n(.*?)```\n\n((?: {4}[^\n]*\n)+)", TEXT, re.DOTALL).groups()
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(code, {})
     assert [line.strip() for line in printed.getvalue().splitlines()] == [line.strip() for line in shown.splitlines()]
