@@ -87,7 +87,6 @@ class Utility:
 
         Examples
         --------
-
         >>> Utility.from_costs([[0, 1], [5, 0]], ["good", "bad"]).matrix
         array([[ 0., -1.],
                [-5.,  0.]])

@@ -364,7 +364,7 @@ class GaussianClassifier(LeftOutMixin, ClassifierMixin, BaseEstimator):
         return inference_data(Draws(draws.variables(), self._under(X, draws)), rows, labels_rng(random_state))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """As many new rows as n_samples says, (n, D), and their classes (n,), drawn from the predictive distribution."""
+        """New rows (n, D), as many as n_samples says, and their classes (n,), from the predictive distribution."""
         check_is_fitted(self)
         require_count("n_samples", n_samples, 1)
         given = self.random_state if random_state is None else random_state

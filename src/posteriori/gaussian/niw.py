@@ -55,8 +55,8 @@ Estimate = Literal["mle", "map", "bayes"]
 class NormalInverseWishartPrior(Parameters):
     """The conjugate prior of Gaussian classes: what is believed of their means and covariances before a row is seen.
 
-    ``mu_k | Sigma_k ~ N(mean, Sigma_k / kappa)``, ``Sigma_k ~ IW(nu, scale)``, and a Dirichlet on the class frequencies.
-    For diagonal covariances the same in one dimension, feature by feature; for spherical ones nu and scale are those
+    ``mu_k | Sigma_k ~ N(mean, Sigma_k / kappa)``, ``Sigma_k ~ IW(nu, scale)``, and a Dirichlet on the class
+    frequencies. For diagonal covariances the same in one dimension, feature by feature; for spherical ones nu and scale are those
     of the one variance.
 
     Parameters
@@ -103,7 +103,7 @@ class NormalInverseWishartPrior(Parameters):
         return np.sqrt(np.broadcast_to(scale, (D,))) if scale.shape in ((), (D,)) and (scale > 0.0).all() else None
 
     def in_units(self, structure: Structure, unit: np.ndarray, variance: np.ndarray) -> WishartPrior:
-        """The prior for x / unit with a covariance structure; `variance` is that of all rows in the units of the data."""
+        """The prior of a structure for x / unit; `variance` is that of all rows, in the units of the data."""
         D = len(unit)
         kappa = _positive("kappa", self.kappa)
         least = structure.dimension(D) - 1.0

@@ -267,7 +267,7 @@ class ConfusionUtilityDisplay(_Display):
     def from_predictions(
         cls, y: Any, actions: Any, utility: Utility, *, sample_weight: Any = None, ax: Any = None
     ) -> Self:
-        """Compute and draw the table of the actions that were taken when the truth was y, and of what this utility says."""
+        """Compute and draw the table of the actions taken when the truth was y, and of their utility."""
         if not utility.constant:
             raise ValueError("A confusion table needs one utility for all rows.")
         assert utility.matrix is not None
@@ -278,7 +278,7 @@ class ConfusionUtilityDisplay(_Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, sample_weight: Any = None, ax: Any = None) -> Self:
-        """Compute and draw the table of an estimator: a `UtilityClassifier`, or any classifier with the zero-one utility."""
+        """Compute and draw the table of an estimator; without a utility of its own, with zero-one."""
         given = getattr(estimator, "utility", None)
         utility = Utility.zero_one(estimator.classes_) if given is None else given
         utility = utility.ordered(estimator.classes_)

@@ -75,8 +75,8 @@ class BayesianSoftmaxRegression(
         standard errors; "jeffreys" is Firth's correction; a number is the precision of every weight in the units of the
         data; any object with the members of `posteriori.softmax.priors.Prior` will do.
     approximation : {"auto", "laplace", "variational", "importance"}, default "auto"
-        The Gaussian at the mode, the Gaussian closest to the posterior, or weighted draws around it. "auto" compares the
-        first two, and the mode alone, by left-out rows.
+        The Gaussian at the mode, the Gaussian closest to the posterior, or weighted draws around it. "auto" compares
+        the first two, and the mode alone, by left-out rows.
     posterior : {"auto", "full", "classes", "kronecker", "diagonal"}, default "auto"
         Which covariances are kept: all, those within a class, those that are products of one between classes and one
         between features, or none. "auto" keeps all while that takes seconds.

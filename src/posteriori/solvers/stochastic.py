@@ -40,7 +40,8 @@ class StochasticGradient(Solver):
     batch_size : int
         Rows per step; 1 is the sequential algorithm.
     step : float or None
-        The first step eta_0, for standardised features and the mean loss per row; None is one over the curvature of a batch.
+        The first step eta_0, for standardised features and the mean loss per row; None is one over the curvature of a
+        batch.
     schedule : "sqrt", "inverse" or "constant"
         How eta falls with the number of passes t: eta_0 / sqrt(1 + t), eta_0 / (1 + t), or not at all.
     epochs : int or None
