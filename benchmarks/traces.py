@@ -26,6 +26,7 @@ _UNIT = r"(?:times|fold|s|ms|µs|seconds?|milliseconds?|kB|MB|GB|%|nats?|points)
 _WITH_UNIT = rf"(?:{_NUMBER.pattern})(?=\**\s*(?:<!--[^>]*-->)?\s*{_UNIT}(?!\w))"
 _AFTER_WORD = rf"(?:log-loss|accuracy|coverage|utility|skill)(?: of| is| was|:)?\s+(?:{_NUMBER.pattern})"
 _CLAIM = re.compile(rf"{_WITH_UNIT}|{_AFTER_WORD}")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`|\]\([^)]*\)|^(?: {4}|\t)[^\n]*", re.DOTALL | re.MULTILINE)
 
 
@@ -59,8 +60,10 @@ def traced_numbers(text: str) -> list[TracedNumber]:
 def claims_without_trace(text: str) -> list[str]:
     """Passages of a page that look measured, a number with a unit or after the name of a score, and say not where."""
     prose = _CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
-    found = []
+    found, remarks = [], [comment.span() for comment in _COMMENT.finditer(prose)]
     for match in _CLAIM.finditer(prose):
+        if any(start < match.start() < end for start, end in remarks):
+            continue
         after = prose[match.end() : match.end() + 200].lstrip(" \n*%")
         if not (after.startswith("<!--") and _is_trace(after[4:].partition("-->")[0])):
             line = prose.count("\n", 0, match.start()) + 1

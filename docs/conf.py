@@ -17,9 +17,9 @@ os.environ.setdefault("POSTERIORI_JAX_CACHE", "off")
 os.environ.setdefault("COLUMNS", "100")
 
 import numpydoc.xref  # noqa: E402
+from extensions import api  # noqa: E402
 
 import posteriori  # noqa: E402
-from extensions import api  # noqa: E402
 
 project = "posteriori"
 author = "The posteriori developers"
@@ -34,12 +34,14 @@ extensions = [
     "myst_nb",
     "sphinx_design",
     "sphinx_copybutton",
+    "extensions.api",
     "extensions.generated",
     "extensions.links",
     "extensions.formulas",
     "extensions.llms",
+    "extensions.theory",
 ]
-exclude_patterns = ["_build", "extensions", "**.ipynb_checkpoints", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "extensions", "live", "**.ipynb_checkpoints", "sg_execution_times.rst"]
 suppress_warnings = ["config.cache", "toc.empty_glob", "myst.xref_missing"]  # TODO the last two
 nitpicky = False
 default_role = "py:obj"
@@ -47,7 +49,7 @@ keep_warnings = False
 
 # Pages: MyST Markdown, whose cells run in a temporary folder each
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "attrs_block"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 nb_execution_mode = "cache"

@@ -22,6 +22,10 @@ settings.register_profile("quick", max_examples=15, deadline=None)
 settings.register_profile("thorough", max_examples=100, deadline=None)
 
 
+SLOW_EXAMPLES = {"posteriori.gp.deep_classifier.DeepGPClassifier"}
+"""Examples in docstrings that take more than a few seconds."""
+
+
 def is_thorough(config):
     """Whether slow tests run too."""
     return "not slow" not in config.option.markexpr
@@ -52,7 +56,10 @@ def pytest_make_parametrize_id(config, val, argname):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Among the slow tests are those of hypothesis, with many examples."""
+    """Among the slow tests are examples that compile much, and those of hypothesis, with many examples."""
+    for item in items:
+        if item.name in SLOW_EXAMPLES:
+            item.add_marker(pytest.mark.slow)
     if is_thorough(config):
         for item in items:
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):

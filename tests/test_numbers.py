@@ -130,6 +130,7 @@ def test_what_looks_measured_needs_a_trace(text):
         "It is **3.7**<!-- price.md; wine; mode; seconds --> times as fast.",
         "Intervals at 95 %<!-- not measured --> are wide.",
         "Intervals at 95<!-- not measured --> % are wide.",
+        "Intervals cover 94.3 %<!-- price.md; auto; 95 % --> of them",
         "You need Python 3.11 and 16 sets.",
         "`sleep 20 s` and [a page](2 s.md)\n\n    8 times in code\n\n```\nin 3 s\n```\n",
     ],

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from extensions import theory
 
 API = Path(__file__).parents[1] / "reference" / "api"
 
@@ -93,6 +97,18 @@ def public(name: str) -> Any:
     return value
 
 
+ARGUMENTS = {
+    "X": "Rows, in any of the forms that `fit` takes.",
+    "y": "The true classes of the rows, or the name of a column of X.",
+    "sample_weight": "Weights of the rows, or the name of a column of X.",
+    "level": "The probability of the interval.",
+    "n_draws": "The number of draws.",
+    "random_state": "An int or a RandomState; None draws the same ones each time.",
+    "ax": "The axes to draw on; new ones if left out.",
+    "name": "What the legend calls it.",
+}
+"""Arguments that mean the same everywhere: docstrings of methods leave them out, and pages explain them."""
+
 PROTOCOLS = ("gp.kernels:Kernel", "solvers.solver:Solver", "softmax.priors:Prior", "softmax.priors:PriorOfColumns")
 """What the library asks of kernels, solvers and priors: documented once, for those who write new ones."""
 FOR_THE_LIBRARY = {
@@ -112,7 +128,7 @@ def own_members(cls: type) -> Iterator[tuple[str, Any]]:
 
     What a class only answers because a protocol asks for it is documented by the protocol.
     """
-    seen = _asked_by_protocols(cls)
+    seen = _asked_by_protocols(cls) | attributes(cls)
     for base in cls.__mro__:
         if base.__module__.startswith("posteriori"):
             for name, value in vars(base).items():
@@ -142,6 +158,67 @@ def summary(value: Any) -> str:
     return " ".join(lines.partition("\n\n")[0].split())
 
 
+def documented(docstring: list[str]) -> set[str]:
+    """Arguments that a docstring has in its section of parameters."""
+    found, inside = set(), False
+    for line, after in pairwise([*docstring, ""]):
+        if re.fullmatch(r"-{3,}", after.strip()):
+            inside = line.strip() in ("Parameters", "Other Parameters")
+        elif inside and line and not line.startswith(" ") and not line.startswith("-"):
+            found |= {name.strip() for name in line.partition(" : ")[0].split(",")}
+    return found
+
+
+def with_arguments(docstring: list[str], parameters: list[str]) -> list[str]:
+    """A method's docstring with a section for the arguments that it leaves out and that `ARGUMENTS` explains."""
+    known = documented(docstring)
+    left_out = [name for name in parameters if name in ARGUMENTS and name not in known]
+    if not left_out or known:
+        return docstring
+    section = ["", "Parameters", "----------"]
+    for name in left_out:
+        section += [name, f"    {ARGUMENTS[name]}"]
+    return [*docstring, *section, ""]
+
+
+def attributes(cls: type) -> set[str]:
+    """What the docstring of a class lists as attributes."""
+    text = inspect.getdoc(cls) or ""
+    section = re.search(r"^Attributes\n-+\n(.*?)(?=^\w[^\n]*\n-{3,}\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    names = re.findall(r"^(\w[\w, ]*?)(?: :.*)?$", section[1], re.MULTILINE) if section else []
+    return {name.strip() for line in names for name in line.split(",")}
+
+
+def _process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Complete a docstring before numpydoc reads it: standard arguments, and links to sections of the theory."""
+    if what == "method":
+        try:
+            parameters = list(inspect.signature(obj).parameters)
+        except (TypeError, ValueError):
+            parameters = []
+        lines[:] = with_arguments(lines, parameters)
+    lines[:] = [_SECTION.sub(_link_to_theory, line) for line in lines]
+
+
+_SECTION = re.compile(r"docs/theory\.md, section (\d+\.\d+)")
+
+
+def _link_to_theory(match: re.Match[str]) -> str:
+    title = next((section.title for section in theory.sections() if section.number == match[1]), "")
+    return f"`Theory, section {match[1]} <../../theory.html#{place(title)}>`__"
+
+
+def place(title: str) -> str:
+    """The place of a heading in a page of HTML, as docutils names it: letters and digits, from the first letter on."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Complete docstrings before numpydoc does its part."""
+    app.connect("autodoc-process-docstring", _process, priority=100)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
 def page(name: str) -> str:
     """The page of a public name, in reStructuredText."""
     value = public(name)
@@ -167,8 +244,8 @@ def index() -> str:
     lines = [
         "# Python",
         "",
-        "Every public name. `import posteriori as po` makes all of them attributes of `po`; what a name needs is imported "
-        "when it is first used.",
+        "Every public name. `import posteriori as po` makes all of them attributes of `po`; what a name needs is "
+        "imported when it is first used.",
         "",
     ]
     for group, members in GROUPS.items():

@@ -69,9 +69,7 @@ def _as_code(lines: str) -> str:
 
 def _usage(name: str, command: Any) -> str:
     words = [_name(p) if p.required else f"[{_name(p)}]" for p in command.params if p.param_type_name == "argument"]
-    required = [
-        f"{p.opts[0]} {_metavar(p)}" for p in command.params if p.param_type_name == "option" and p.required
-    ]
+    required = [f"{p.opts[0]} {_metavar(p)}" for p in command.params if p.param_type_name == "option" and p.required]
     return " ".join(["posteriori", name, *words, *required, "[OPTIONS]"])
 
 

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from extensions import api, commands, results
+from extensions import api, commands, results, theory
 from extensions.links import DOCS, ROOT, relinked
+from live.build import build
 
 REFERENCE = DOCS / "reference"
 
@@ -43,14 +44,20 @@ def root_pages() -> dict[Path, str]:
 
 
 def _write(app: Any, config: Any) -> None:
-    pages = root_pages() | api.pages() | commands.pages() | results.pages()
+    pages = root_pages() | api.pages() | commands.pages() | results.pages() | theory.pages()
     for path, text in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
 
 
+def _add_live_model(app: Any, exception: Exception | None) -> None:
+    if exception is None and app.builder.name == "html":
+        build(Path(app.outdir, "live-model"))
+
+
 def setup(app: Any) -> dict[str, bool]:
-    """Write the pages before Sphinx looks for its sources."""
+    """Write the pages before Sphinx looks for its sources, and the live model beside what it has built."""
     app.connect("config-inited", _write)
+    app.connect("build-finished", _add_live_model)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,8 +11,8 @@ from docutils import nodes
 MOST = 160
 HEAD = """# posteriori
 
-> Probabilistic classification for Python: class probabilities that can be trusted, intervals on them, and the action with the
-> highest expected utility. Classifiers follow scikit-learn; a command line goes from a CSV to a decision.
+> Probabilistic classification for Python: class probabilities that can be trusted, intervals on them, and the action
+> with the highest expected utility. Classifiers follow scikit-learn; a command line goes from a CSV to a decision.
 """
 
 

@@ -70,8 +70,8 @@ def index() -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Everything that posteriori says of its speed, memory and quality was measured. Each page has the numbers, the machine, "
-        "the versions, the date, and the command that repeats it. [In short](overview.md) says what they mean.",
+        "Everything that posteriori says of its speed, memory and quality was measured. Each page has the numbers, the "
+        "machine, the versions, the date, and the command that repeats it. [In short](overview.md) says what it means.",
         "",
         "```{toctree}",
         ":hidden:",

@@ -56,8 +56,8 @@ class NormalInverseWishartPrior(Parameters):
     """The conjugate prior of Gaussian classes: what is believed of their means and covariances before a row is seen.
 
     ``mu_k | Sigma_k ~ N(mean, Sigma_k / kappa)``, ``Sigma_k ~ IW(nu, scale)``, and a Dirichlet on the class
-    frequencies. For diagonal covariances the same in one dimension, feature by feature; for spherical ones nu and scale are those
-    of the one variance.
+    frequencies. For diagonal covariances the same in one dimension, feature by feature; for spherical ones nu and scale
+    are those of the one variance.
 
     Parameters
     ----------

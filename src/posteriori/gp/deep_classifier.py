@@ -78,7 +78,7 @@ class DeepGPClassifier(GaussianProcessClassifier):
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = DeepGPClassifier(layers=(2,), n_inducing=10, n_samples=4, max_iter=100, tol=0.1).fit(X[::2], y[::2])
+    >>> model = DeepGPClassifier(layers=(2,), n_inducing=10, n_samples=4, tol=1.0).fit(X[::2], y[::2])
     >>> model.score(X[1::2], y[1::2]) > 0.9
     True
     """
