@@ -28,7 +28,7 @@ for ax, (name, draws) in zip(axes, curves.items(), strict=True):
     ax.set(title=name, xlabel="x", xlim=(-5, 5))
 axes[1].plot(x_new, model.predict_proba(x_new[:, None])[:, 1], color="C1", linewidth=2.5, label="prediction")
 axes[1].plot(x, np.where(y == 1, 1.05, -0.05), "|", color="C6", markersize=7, label="rows")
-axes[1].legend(loc="upper left")
+fig.legend(loc="outside lower center", ncols=2)
 axes[0].set_ylabel("probability of class 1")
 fig.suptitle("Twelve probability curves from a Gaussian process")
 plt.show()
