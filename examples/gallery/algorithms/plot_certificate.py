@@ -2,8 +2,9 @@
 The certificate of a fit
 ========================
 
-How near is a fit to the optimum? ``solution_.gap`` estimates the distance of the objective from its minimum, and ``trace`` has
-that estimate for the iterations that made one. It is compared here with the true distance, which needs the minimum itself.
+How near is a fit to the optimum? ``solution_.gap`` estimates the distance of the objective from its minimum, and
+``trace`` has that estimate for the iterations that made one. It is compared here with the true distance, which needs
+the minimum itself.
 """
 
 import matplotlib.pyplot as plt

@@ -2,13 +2,13 @@ r"""
 The integral behind the argmax node
 ===================================
 
-A Gaussian process predicts the class whose latent is the largest. With independent latents :math:`h_k \sim N(\mu_k, v_k)`,
-class :math:`y` wins with probability
+A Gaussian process predicts the class whose latent is the largest. With independent latents :math:`h_k \sim N(\mu_k,
+v_k)`, class :math:`y` wins with probability
 
 .. math:: Z_y = \int N(t; \mu_y, v_y) \prod_{k \ne y} \Phi\Big(\frac{t - \mu_k}{\sqrt{v_k}}\Big)\, dt .
 
-Gauss-Hermite quadrature replaces the integral by a sum over a few nodes. Its nodes are where the latent of class y is, and
-that may be the wrong place.
+Gauss-Hermite quadrature replaces the integral by a sum over a few nodes. Its nodes are where the latent of class y
+is, and that may be the wrong place.
 """
 
 import matplotlib.pyplot as plt
@@ -36,8 +36,8 @@ def exact(difference):
 
 
 # %%
-# On the left, a rival whose mean is four higher: the integrand is where the density has all but ended, and few nodes are
-# there. On the right, the error for rivals that are higher and higher.
+# On the left, a rival whose mean is four higher: the integrand is where the density has all but ended, and few nodes
+# are there. On the right, the error for rivals that are higher and higher.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 t = np.linspace(-4, 7, 400)
@@ -61,5 +61,5 @@ right.legend(loc="lower right")
 plt.show()
 
 # %%
-# **Take-away.** An unlikely label is where a fit learns most, and where nodes at the latent's mean are worst. Posteriori finds
-# the mode of the integrand first and puts its nodes there (docs/theory.md, section 6.2).
+# **Take-away.** An unlikely label is where a fit learns most, and where nodes at the latent's mean are worst.
+# Posteriori finds the mode of the integrand first and puts its nodes there (docs/theory.md, section 6.2).

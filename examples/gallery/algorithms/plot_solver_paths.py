@@ -2,8 +2,8 @@
 Paths of three solvers
 ======================
 
-Gradient descent, stochastic gradients and Newton's method look for the same minimum. With two classes and one feature there
-are two unknowns, a slope and an intercept, so that their paths can be drawn on a map of the objective.
+Gradient descent, stochastic gradients and Newton's method look for the same minimum. With two classes and one feature
+there are two unknowns, a slope and an intercept, so that their paths can be drawn on a map of the objective.
 """
 
 import warnings
@@ -51,7 +51,9 @@ best = po.SoftmaxRegression(alpha).fit(x[:, None], y)
 
 fig, axes = plt.subplots(1, 3, figsize=(11, 4), sharex=True, sharey=True, layout="constrained")
 for ax, (k, (name, places)) in zip(axes, enumerate(paths.items()), strict=True):
-    ax.contour(slope, intercept, np.log(J - J.min() + 0.05), levels=12, colors="0.75", linewidths=0.8, linestyles="solid")
+    ax.contour(
+        slope, intercept, np.log(J - J.min() + 0.05), levels=12, colors="0.75", linewidths=0.8, linestyles="solid"
+    )
     ax.plot(*places.T, "o-", color=f"C{k}", markersize=3, linewidth=1.2)
     ax.plot(np.diff(best.coef_[:, 0]), np.diff(best.intercept_), "x", color="C6", markersize=9, markeredgewidth=2)
     ax.set(title=name.replace(", ", "\n"), xlabel="slope")

@@ -3,8 +3,8 @@ A Bayesian classification by hand
 =================================
 
 :func:`~posteriori.walkthrough` carries out a small Bayesian classification step by step, with numbers that a pocket
-calculator can check: six mornings, the fall of the barometer overnight, and the weather that followed. Here are its Newton
-iterations, its predictive probabilities and its decision in one picture.
+calculator can check: six mornings, the fall of the barometer overnight, and the weather that followed. Here are its
+Newton iterations, its predictive probabilities and its decision in one picture.
 """
 
 import matplotlib.pyplot as plt
@@ -36,6 +36,7 @@ axes[1].legend(loc="upper left")
 axes[2].barh(["walk", "umbrella", "bus", "stay"], expected, color="C2")
 axes[2].invert_yaxis()
 axes[2].axvline(0, color="0.6", linewidth=1)
+fig.suptitle("From the fit to the decision: take the bus")
 axes[2].set(xlabel="expected utility", title="What to do")
 plt.show()
 

@@ -2,9 +2,9 @@
 Costs flip decisions
 ====================
 
-The most probable class is the best choice only if all mistakes cost the same. Here a poisonous mushroom taken for an edible
-one costs twenty times as much as an edible one thrown away. The probabilities are the same in both panels; the decisions are
-not.
+The most probable class is the best choice only if all mistakes cost the same. Here a poisonous mushroom taken for an
+edible one costs twenty times as much as an edible one thrown away. The probabilities are the same in both panels; the
+decisions are not.
 """
 
 import matplotlib.pyplot as plt
@@ -36,4 +36,5 @@ fig.suptitle("The same probabilities, other costs, another border")
 plt.show()
 
 # %%
-# **Take-away.** State what mistakes cost, and let :func:`~posteriori.decide` find the border; do not tune a threshold by hand.
+# **Take-away.** State what mistakes cost, and let :func:`~posteriori.decide` find the border; do not tune a threshold
+# by hand.

@@ -2,8 +2,8 @@
 Each row has its own stakes
 ===========================
 
-Whether to check a payment depends on the probability of fraud *and* on the amount. A utility may be a function of the row:
-the same probability leads to different actions.
+Whether to check a payment depends on the probability of fraud *and* on the amount. A utility may be a function of the
+row: the same probability leads to different actions.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 Leaving hard cases to an expert
 ===============================
 
-A third action, "ask an expert", has a known price and is always right. It pays where the model is unsure. The curve shows
-what a decision is worth on average if the clearest rows are decided by the model, and how this falls with harder ones.
+A third action, "ask an expert", has a known price and is always right. It pays where the model is unsure. The curve
+shows what a decision is worth on average if the clearest rows are decided by the model, and how this falls with
+harder ones.
 """
 
 import matplotlib.pyplot as plt
@@ -37,4 +38,5 @@ two_actions = po.UtilityClassifier(po.BayesianSoftmaxRegression(), costs).fit(X,
 print(f"mean utility without the expert {two_actions:.3f}")
 
 # %%
-# **Take-away.** Add the action that people really have, asking, with its price: the model then says itself for whom it pays.
+# **Take-away.** Add the action that people really have, asking, with its price: the model then says itself for whom it
+# pays.

@@ -2,8 +2,8 @@
 Would more training data change the decision?
 =============================================
 
-The probability of a state is itself uncertain. With draws from the posterior, ``decide`` says how probable it is that each
-action is really the best one, and what it would be worth to know the parameters before acting.
+The probability of a state is itself uncertain. With draws from the posterior, ``decide`` says how probable it is that
+each action is really the best one, and what it would be worth to know the parameters before acting.
 """
 
 import matplotlib.pyplot as plt
@@ -35,4 +35,5 @@ fig.suptitle("With more rows fewer decisions are in doubt")
 plt.show()
 
 # %%
-# **Take-away.** A decision is in doubt only near its border; more training data are worth something there and nowhere else.
+# **Take-away.** A decision is in doubt only near its border; more training data are worth something there and nowhere
+# else.

@@ -2,9 +2,9 @@
 Calibration, before and after
 =============================
 
-Probabilities are *calibrated* if of the rows with probability 0.8, eighty in a hundred are right. Naive Bayes multiplies what
-its features say as if each were independent, and is far too sure. :class:`~posteriori.CalibratedClassifier` learns from
-left-out rows how to correct it.
+Probabilities are *calibrated* if of the rows with probability 0.8, eighty in a hundred are right. Naive Bayes
+multiplies what its features say as if each were independent, and is far too sure.
+:class:`~posteriori.CalibratedClassifier` learns from left-out rows how to correct it.
 """
 
 import matplotlib.pyplot as plt
@@ -36,5 +36,5 @@ fig.suptitle("Naive Bayes is too sure; left-out rows correct it")
 plt.show()
 
 # %%
-# **Take-away.** Wrap a classifier whose order you trust but whose probabilities you do not: the correction is left out where
-# it does not help.
+# **Take-away.** Wrap a classifier whose order you trust but whose probabilities you do not: the correction is left out
+# where it does not help.

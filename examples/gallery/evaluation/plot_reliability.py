@@ -25,8 +25,8 @@ models = {
 }
 
 # %%
-# Bars are two standard errors. Points near the diagonal at all probabilities are what to look for; how far to the right they
-# reach says how much a model knows.
+# Bars are two standard errors. Points near the diagonal at all probabilities are what to look for; how far to the right
+# they reach says how much a model knows.
 
 fig, axes = plt.subplots(2, 2, figsize=(8, 8), sharex=True, sharey=True, layout="constrained")
 for ax, (name, model) in zip(axes.flat, models.items(), strict=True):
@@ -40,4 +40,5 @@ fig.suptitle("Four models are about as right as they say, but do not know equall
 plt.show()
 
 # %%
-# **Take-away.** Calibration and knowledge are two things: a model can be honest and know little. The log-loss counts both.
+# **Take-away.** Calibration and knowledge are two things: a model can be honest and know little. The log-loss counts
+# both.

@@ -2,8 +2,9 @@
 How surely a Gaussian process predicts
 ======================================
 
-The data are handwritten digits from 0 to 4. Real classes are often easier to tell apart than the prior of a Gaussian process believes, so that its probabilities are too
-timid. With ``calibrate=True``, the default, left-out rows say by which factor its variances should shrink, without a new fit.
+The data are handwritten digits from 0 to 4. Real classes are often easier to tell apart than the prior of a Gaussian
+process believes, so that its probabilities are too timid. With ``calibrate=True``, the default, left-out rows say by
+which factor its variances should shrink, without a new fit.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Kernels of a Gaussian process
 =============================
 
-The kernel says which functions are likely: straight, smooth, rough, or of several lengths at once. The log evidence says
-which kernel the labels speak for, without left-out rows.
+The kernel says which functions are likely: straight, smooth, rough, or of several lengths at once. The log evidence
+says which kernel the labels speak for, without left-out rows.
 """
 
 import matplotlib.pyplot as plt
@@ -37,5 +37,5 @@ fig.suptitle("The same rows under four kernels")
 plt.show()
 
 # %%
-# **Take-away.** Compare kernels by their log evidence, or leave ``kernel=None``: the default is a sum of parts that can be
-# straight, smooth or rough.
+# **Take-away.** Compare kernels by their log evidence, or leave ``kernel=None``: the default is a sum of parts that can
+# be straight, smooth or rough.

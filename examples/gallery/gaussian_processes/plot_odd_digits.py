@@ -2,8 +2,8 @@
 Digits that a Gaussian process finds odd
 ========================================
 
-Which handwritten digits would you look at again? Each digit is predicted by a model that has not seen it (``loo``). Those
-whose own label is least probable are badly written, or labelled wrongly.
+Which handwritten digits would you look at again? Each digit is predicted by a model that has not seen it (``loo``).
+Those whose own label is least probable are badly written, or labelled wrongly.
 """
 
 import matplotlib.pyplot as plt
@@ -36,5 +36,5 @@ fig.suptitle("The eight digits whose labels surprise a Gaussian process most")
 plt.show()
 
 # %%
-# **Take-away.** Left-out probabilities find the rows worth a second look; probabilities of rows that the model has learned do
-# not.
+# **Take-away.** Left-out probabilities find the rows worth a second look; probabilities of rows that the model has
+# learned do not.

@@ -2,8 +2,9 @@
 Probabilities drawn from a Gaussian process
 ===========================================
 
-A Gaussian process is a distribution over functions. Before the labels it holds many curves possible, as far as the kernel
-allows; after them, only those that agree with the labels. ``prior_sample`` and ``sample_proba`` draw such curves.
+A Gaussian process is a distribution over functions. Before the labels it holds many curves possible, as far as the
+kernel allows; after them, only those that agree with the labels. ``prior_sample`` and ``sample_proba`` draw such
+curves.
 """
 
 import matplotlib.pyplot as plt
@@ -34,4 +35,5 @@ fig.suptitle("Twelve probability curves from a Gaussian process")
 plt.show()
 
 # %%
-# **Take-away.** Where there are rows the curves agree, elsewhere each goes its own way: that is what "uncertain" means here.
+# **Take-away.** Where there are rows the curves agree, elsewhere each goes its own way: that is what "uncertain" means
+# here.

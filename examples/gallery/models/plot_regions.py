@@ -2,9 +2,9 @@
 Decision regions of every model
 ===============================
 
-Eight classifiers see the same 150 rows of three classes. Two of the classes are bent around each other, and the third is a
-small group at the side of one of them. Each panel shows which class a model prefers at each place, and how sure it is: the paler the
-colour, the closer the two best classes are.
+Eight classifiers see the same 150 rows of three classes. Two of the classes are bent around each other, and the third
+is a small group at the side of one of them. Each panel shows which class a model prefers at each place, and how sure
+it is: the paler the colour, the closer the two best classes are.
 """
 
 import matplotlib.pyplot as plt

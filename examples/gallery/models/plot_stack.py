@@ -2,9 +2,9 @@
 A stack weighs its members
 ==========================
 
-Here the class of a row depends on two things: on the product of two features, and on the sum of six others. Gaussian classes
-are good at the sum, boosted trees at the product. :class:`~posteriori.StackedClassifier` fits every member once, and gives each the weight under which left-out rows are
-predicted best.
+Here the class of a row depends on two things: on the product of two features, and on the sum of six others. Gaussian
+classes are good at the sum, boosted trees at the product. :class:`~posteriori.StackedClassifier` fits every member
+once, and gives each the weight under which left-out rows are predicted best.
 """
 
 import matplotlib.pyplot as plt

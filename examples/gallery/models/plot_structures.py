@@ -2,9 +2,9 @@
 Five structures of a Gaussian class
 ===================================
 
-:class:`~posteriori.GaussianClassifier` gives each class a Gaussian. What its covariance may look like is its *structure*:
-from one matrix for each class to a single variance. Quadratic discriminant analysis, linear discriminant analysis and naive
-Bayes are three of them.
+:class:`~posteriori.GaussianClassifier` gives each class a Gaussian. What its covariance may look like is its
+*structure*: from one matrix for each class to a single variance. Quadratic discriminant analysis, linear discriminant
+analysis and naive Bayes are three of them.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,8 @@ shapes = np.array([[[1.5, 1.1], [0.0, 0.5]], [[0.6, -0.5], [0.0, 0.9]], [[0.5, 0
 X = np.array([[0.0, 0.0], [3.2, 0.3], [1.2, 3.0]])[y] + np.einsum("ni,nij->nj", rng.normal(size=(180, 2)), shapes[y])
 
 # %%
-# Ellipses hold 86 % of a class, two standard deviations in each direction. The number above each panel is the log-loss of
-# rows that were left out, smaller is better.
+# Ellipses hold 86 % of a class, two standard deviations in each direction. The number above each panel is the log-loss
+# of rows that were left out, smaller is better.
 
 
 def ellipse(mean, covariances, structure, k):
@@ -48,4 +48,5 @@ model = po.GaussianClassifier().fit(X, y)
 print(model.solution_.structure_reason)
 
 # %%
-# **Take-away.** Leave the structure to ``"auto"``: it takes as rich a covariance as left-out rows ask for, and no richer.
+# **Take-away.** Leave the structure to ``"auto"``: it takes as rich a covariance as left-out rows ask for, and no
+# richer.

@@ -2,8 +2,8 @@
 Relevance of features by ARD
 ============================
 
-``prior="ard"`` (automatic relevance determination) gives the weights of each feature a precision of its own, and the evidence
-chooses them. A feature that tells nothing gets a high precision: its weights are held at zero.
+``prior="ard"`` (automatic relevance determination) gives the weights of each feature a precision of its own, and the
+evidence chooses them. A feature that tells nothing gets a high precision: its weights are held at zero.
 """
 
 import matplotlib.pyplot as plt

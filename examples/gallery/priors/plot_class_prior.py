@@ -2,8 +2,9 @@
 Another mix of classes
 ======================
 
-A model is fitted where a disease is common, and used where it is rare. What a measurement tells about the disease is the
-same; how often the disease occurs is not. ``with_class_prior`` changes the probabilities accordingly, without a new fit.
+A model is fitted where a disease is common, and used where it is rare. What a measurement tells about the disease is
+the same; how often the disease occurs is not. ``with_class_prior`` changes the probabilities accordingly, without a
+new fit.
 """
 
 import matplotlib.pyplot as plt

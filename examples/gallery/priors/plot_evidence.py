@@ -2,9 +2,9 @@
 Evidence against cross-validation
 =================================
 
-How strong should the prior be? Cross-validation fits the model several times for each candidate and looks at left-out rows.
-The *evidence* is the probability of the labels with the weights integrated out: one fit for each candidate, and no row is
-left out. It can be maximised directly, so that there is no grid at all.
+How strong should the prior be? Cross-validation fits the model several times for each candidate and looks at left-out
+rows. The *evidence* is the probability of the labels with the weights integrated out: one fit for each candidate, and
+no row is left out. It can be maximised directly, so that there is no grid at all.
 """
 
 import matplotlib.pyplot as plt
@@ -24,7 +24,8 @@ loss = [-cross_val_score(po.SoftmaxRegression(a), X, y, cv=10, scoring="neg_log_
 found = np.mean(po.BayesianSoftmaxRegression().fit(X, y).prior_.precision)
 
 # %%
-# The 16 evidences take 16 fits, the 16 log-losses 160. The dashed line is what the default, ``prior="evidence"``, takes.
+# The 16 evidences take 16 fits, the 16 log-losses 160. The dashed line is what the default, ``prior="evidence"``,
+# takes.
 
 fig, (top, bottom) = plt.subplots(2, 1, figsize=(7.5, 5.4), sharex=True, layout="constrained")
 top.plot(precisions, evidence, "o-", color="C0")
@@ -38,5 +39,5 @@ top.text(found * 1.1, top.get_ylim()[0], "default", va="bottom")
 plt.show()
 
 # %%
-# **Take-away.** The evidence finds a good strength of the prior from one set of fits to all rows; nothing needs a grid or
-# folds.
+# **Take-away.** The evidence finds a good strength of the prior from one set of fits to all rows; nothing needs a grid
+# or folds.

@@ -2,8 +2,8 @@
 Learning curves of priors
 =========================
 
-With thousands of rows the prior does not matter. With few it decides how good the predictions are. Here ten features carry
-information or not, and four priors are compared from 50 rows to 800.
+With thousands of rows the prior does not matter. With few it decides how good the predictions are. Here ten features
+carry information or not, and four priors are compared from 50 rows to 800.
 """
 
 import matplotlib.pyplot as plt
@@ -27,8 +27,8 @@ sizes = [50, 100, 200, 400, 800]
 sets = {n: [simulate(n) for _ in range(6)] for n in sizes}
 
 # %%
-# The first model is close to maximum likelihood. Jeffreys' prior corrects its bias, "evidence" learns one strength for all
-# features, and "ard" one for each.
+# The first model is close to maximum likelihood. Jeffreys' prior corrects its bias, "evidence" learns one strength for
+# all features, and "ard" one for each.
 
 models = {
     "hardly any": po.SoftmaxRegression(alpha=0.1),
@@ -52,4 +52,5 @@ ax.set_title("The fewer the rows, the more the prior matters")
 plt.show()
 
 # %%
-# **Take-away.** Let the evidence choose the strength of the prior; try "ard" if you expect that many features do not matter.
+# **Take-away.** Let the evidence choose the strength of the prior; try "ard" if you expect that many features do not
+# matter.

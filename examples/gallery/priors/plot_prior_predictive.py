@@ -2,8 +2,8 @@
 What a prior expects
 ====================
 
-A prior on weights is a claim about probabilities, before any label is seen. ``prior_sample`` draws class probabilities under
-weights from the prior: look whether they are what you would expect.
+A prior on weights is a claim about probabilities, before any label is seen. ``prior_sample`` draws class
+probabilities under weights from the prior: look whether they are what you would expect.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +17,8 @@ X, y = load_wine(return_X_y=True)
 X = StandardScaler().fit_transform(X)
 
 # %%
-# For each of three precisions: the probability of the most probable class, over rows and draws. With three classes it is at
-# least a third.
+# For each of three precisions: the probability of the most probable class, over rows and draws. With three classes it
+# is at least a third.
 
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.4), sharey=True, layout="constrained")
 for ax, precision in zip(axes, [0.01, 1, 100], strict=True):

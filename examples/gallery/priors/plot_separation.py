@@ -2,8 +2,9 @@
 Separated classes have no maximum
 =================================
 
-If a line tells two classes apart without error, the likelihood grows for ever as the weights grow: there is no maximum.
-Many programs stop somewhere and return large numbers. Here the fit says what happened, and a prior gives a finite answer.
+If a line tells two classes apart without error, the likelihood grows for ever as the weights grow: there is no
+maximum. Many programs stop somewhere and return large numbers. Here the fit says what happened, and a prior gives a
+finite answer.
 """
 
 import warnings
@@ -46,5 +47,5 @@ right.legend(loc="center right")
 plt.show()
 
 # %%
-# **Take-away.** Large coefficients with huge standard errors are a sign of separation; a prior, or Jeffreys' correction, is
-# the remedy, and a ``SeparationWarning`` tells you when you need it.
+# **Take-away.** Large coefficients with huge standard errors are a sign of separation; a prior, or Jeffreys'
+# correction, is the remedy, and a ``SeparationWarning`` tells you when you need it.

@@ -2,8 +2,8 @@
 Yesterday's posterior is today's prior
 ======================================
 
-Rows come day by day. ``as_prior`` turns the posterior of all days so far into the prior of the next, so that old rows need
-not be kept. :class:`~posteriori.GaussianClassifier` has ``partial_fit``, which is exact.
+Rows come day by day. ``as_prior`` turns the posterior of all days so far into the prior of the next, so that old rows
+need not be kept. :class:`~posteriori.GaussianClassifier` has ``partial_fit``, which is exact.
 """
 
 import matplotlib.pyplot as plt
@@ -49,5 +49,5 @@ ax.set_title("Day by day the interval narrows, to that of all days at once")
 plt.show()
 
 # %%
-# **Take-away.** A posterior is all that has to be kept of old rows: what follows from it agrees with a fit to all rows, up to
-# the error of a Gaussian approximation.
+# **Take-away.** A posterior is all that has to be kept of old rows: what follows from it agrees with a fit to all rows,
+# up to the error of a Gaussian approximation.

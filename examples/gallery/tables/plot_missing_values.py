@@ -2,8 +2,8 @@
 Missing values
 ==============
 
-Gaussian classes with independent features need no filling of gaps: a missing value is left out of the product, in the fit and
-in predictions. Filling gaps with the mean pretends to have measured it.
+Gaussian classes with independent features need no filling of gaps: a missing value is left out of the product, in the
+fit and in predictions. Filling gaps with the mean pretends to have measured it.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,7 @@ u = rng.random(X.shape)  # a value is missing where this is below the share
 shares = np.array([0.0, 0.2, 0.4, 0.6, 0.8])
 
 # %%
-# More and more values of the wine data are removed. The log-loss is that of ten folds.
+# More and more values of the wine data are removed. The log-loss is that of five folds.
 
 models = {
     "left out": po.GaussianClassifier("diagonal"),
@@ -30,7 +30,7 @@ models = {
 fig, ax = plt.subplots(layout="constrained")
 for k, (name, model) in enumerate(models.items()):
     loss = [
-        -cross_val_score(model, np.where(u < share, np.nan, X), y, cv=10, scoring="neg_log_loss").mean()
+        -cross_val_score(model, np.where(u < share, np.nan, X), y, cv=5, scoring="neg_log_loss").mean()
         for share in shares
     ]
     ax.plot(100 * shares, loss, "o-", color=f"C{k}", label=name)

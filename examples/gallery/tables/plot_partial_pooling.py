@@ -2,8 +2,8 @@
 Levels with few rows
 ====================
 
-A category of many levels has levels with hundreds of rows and levels with three. With ``prior="blocks"`` the effects of all
-levels share one prior, whose width all of them tell together: a level with few rows stays near the others.
+A category of many levels has levels with hundreds of rows and levels with three. With ``prior="blocks"`` the effects
+of all levels share one prior, whose width all of them tell together: a level with few rows stays near the others.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Rare classes
 ============
 
-Three rows do not determine a covariance of their own. Maximum likelihood gives the rare class a thin ellipse around them, and
-is sure of nonsense. :class:`~posteriori.GaussianClassifier` integrates over what it does not know, and borrows shape from the
-other classes.
+Three rows do not determine a covariance of their own. Maximum likelihood gives the rare class a thin ellipse around
+them, and is sure of nonsense. :class:`~posteriori.GaussianClassifier` integrates over what it does not know, and
+borrows shape from the other classes.
 """
 
 import matplotlib.pyplot as plt
@@ -38,4 +38,5 @@ fig.suptitle("Three rows of a rare class, by maximum likelihood and integrated o
 plt.show()
 
 # %%
-# **Take-away.** Keep ``estimate="bayes"``, the default: classes with few rows get careful probabilities instead of bold ones.
+# **Take-away.** Keep ``estimate="bayes"``, the default: classes with few rows get careful probabilities instead of bold
+# ones.

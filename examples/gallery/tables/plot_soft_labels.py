@@ -27,7 +27,9 @@ P_new = 1 / (1 + np.exp(-2 * X_new[:, 0] + X_new[:, 1]))
 # New rows, whose true probabilities we know as the data are simulated.
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.6), sharey=True, layout="constrained")
-for ax, (name, model) in zip(axes, {"majority of votes": majority, "counts of votes": from_counts}.items(), strict=True):
+for ax, (name, model) in zip(
+    axes, {"majority of votes": majority, "counts of votes": from_counts}.items(), strict=True
+):
     predicted = model.predict_proba(X_new)[:, 1]
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1)
     ax.plot(P_new, predicted, ".", markersize=4, alpha=0.6)

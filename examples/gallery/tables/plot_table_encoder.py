@@ -2,8 +2,8 @@
 From a messy table to numbers
 =============================
 
-A table as it comes has text, dates, gaps and row numbers. :class:`~posteriori.TableEncoder` turns it into numbers by stated
-rules, and ``describe`` says what became of each column, and why.
+A table as it comes has text, dates, gaps and row numbers. :class:`~posteriori.TableEncoder` turns it into numbers by
+stated rules, and ``describe`` says what became of each column, and why.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,9 @@ n = 300
 day = pd.Timestamp("2025-01-01") + pd.to_timedelta(rng.integers(0, 365, n), unit="D")
 shop = rng.choice(["London", "Paris", "Rome", "Oslo"], n, p=[0.4, 0.3, 0.28, 0.02])
 price = np.where(rng.random(n) < 0.1, np.nan, np.exp(rng.normal(3, 0.5, n)))
-logit = np.where(shop == "Paris", 1.5, -0.5) + 2 * np.cos(2 * np.pi * day.dayofyear / 365) - 0.05 * np.nan_to_num(price)
+logit = (
+    np.where(shop == "Paris", 1.5, -0.5) + 2 * np.cos(2 * np.pi * day.day_of_year / 365) - 0.05 * np.nan_to_num(price)
+)
 table = pd.DataFrame(
     {
         "order_id": np.arange(1, n + 1),
@@ -33,11 +35,12 @@ table = pd.DataFrame(
 print(table.head(4).to_string(index=False))
 
 # %%
-# The encoder and a model make a pipeline; the target is a column of the table.
+# The encoder and a model make a pipeline; the target is a column of the table. A warning says that one column is
+# constant.
 
 model = make_pipeline(po.TableEncoder(), po.BayesianSoftmaxRegression("blocks"))
 model.fit(table, "returned")
-print(model[0].describe().to_string(index=False))
+print(model[0].describe()[["kind", "becomes", "dropped"]].to_string())
 
 # %%
 # Each column of the table becomes one or more features, or none. The weights are those for "yes" against "no".
@@ -54,7 +57,7 @@ error = unit.to_numpy() * np.array([weights["mean"] - weights["lower"], weights[
 ax.errorbar(unit * weights["mean"], weights["feature"], xerr=error, fmt="o")
 ax.axvline(0, color="0.6", linewidth=1, zorder=0)
 ax.invert_yaxis()
-ax.set(xlabel="logit of a return, per standard deviation", title="Six columns of a table as features of a model")
+ax.set(xlabel="logit of a return, per standard deviation", title="Six columns of a table have become twelve features")
 plt.show()
 
 # %%

@@ -2,8 +2,9 @@
 Coefficients with intervals
 ===========================
 
-Which measurements tell penguins apart, and how sure is that? ``summary`` has a row for each class and feature, with the
-mean of the posterior and an interval. With ``coding="sum"`` a coefficient is the difference of a class from the mean of all.
+Which measurements tell penguins apart, and how sure is that? ``summary`` has a row for each class and feature, with
+the mean of the posterior and an interval. With ``coding="sum"`` a coefficient is the difference of a class from the
+mean of all.
 """
 
 from importlib.resources import files
@@ -40,5 +41,5 @@ ax.legend(loc="lower right")
 plt.show()
 
 # %%
-# **Take-away.** An interval that holds 0 says that the data have not settled the sign of an effect; it does not say that
-# there is no effect.
+# **Take-away.** An interval that holds 0 says that the data have not settled the sign of an effect; it does not say
+# that there is no effect.

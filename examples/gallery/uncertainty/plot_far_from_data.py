@@ -2,9 +2,9 @@
 Uncertainty far from the data
 =============================
 
-What does a model say about a place where it has seen nothing? A point estimate of softmax regression becomes ever more sure
-the further it goes. Its Bayesian version knows that the border's direction is uncertain, and a Gaussian process returns to
-not knowing.
+What does a model say about a place where it has seen nothing? A point estimate of softmax regression becomes ever
+more sure the further it goes. Its Bayesian version knows that the border's direction is uncertain, and a Gaussian
+process returns to not knowing.
 """
 
 import matplotlib.pyplot as plt
@@ -41,5 +41,5 @@ fig.suptitle("Bright is unsure: only the Gaussian process is unsure far from all
 plt.show()
 
 # %%
-# **Take-away.** If new rows may lie far from those of the fit, use a model that says so: a Gaussian process, or at least
-# the Bayesian version of a linear one.
+# **Take-away.** If new rows may lie far from those of the fit, use a model that says so: a Gaussian process, or at
+# least the Bayesian version of a linear one.

@@ -2,8 +2,8 @@
 Intervals on a probability
 ==========================
 
-"The probability is 0.7" can rest on ten rows or on a thousand. ``predict_interval`` says how far the probability may be from
-the truth: it holds 95 % of the posterior of that probability.
+"The probability is 0.7" can rest on ten rows or on a thousand. ``predict_interval`` says how far the probability may
+be from the truth: it holds 95 % of the posterior of that probability.
 """
 
 import matplotlib.pyplot as plt
@@ -11,7 +11,7 @@ import numpy as np
 
 import posteriori as po
 
-rng = np.random.default_rng(2)
+rng = np.random.default_rng(1)
 
 
 def truth(x):

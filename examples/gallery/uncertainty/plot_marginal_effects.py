@@ -2,8 +2,9 @@
 Effects in units of probability
 ===============================
 
-A coefficient changes a logit, which few people can picture. A *marginal effect* is the change of a class probability when a
-feature grows by one unit, averaged over rows. The effects of all classes sum to zero: what one class gains, others lose.
+A coefficient changes a logit, which few people can picture. A *marginal effect* is the change of a class probability
+when a feature grows by one unit, averaged over rows. The effects of all classes sum to zero: what one class gains,
+others lose.
 """
 
 import matplotlib.pyplot as plt
@@ -33,4 +34,5 @@ fig.suptitle("Marginal effects on three kinds of wine, with 95 % intervals")
 plt.show()
 
 # %%
-# **Take-away.** Report marginal effects to people who think in probabilities, and coefficients to those who build models.
+# **Take-away.** Report marginal effects to people who think in probabilities, and coefficients to those who build
+# models.

@@ -2,8 +2,9 @@
 Three probabilities in a triangle
 =================================
 
-Three probabilities that sum to one are a point in a triangle: each corner is one class, the middle is "no idea". Draws from
-the posterior make a cloud around the prediction. Its size is the model's uncertainty about the probabilities themselves.
+Three probabilities that sum to one are a point in a triangle: each corner is one class, the middle is "no idea".
+Draws from the posterior make a cloud around the prediction. Its size is the model's uncertainty about the
+probabilities themselves.
 """
 
 import matplotlib.pyplot as plt

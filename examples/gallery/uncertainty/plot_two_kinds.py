@@ -2,9 +2,9 @@
 Two kinds of uncertainty
 ========================
 
-A prediction can be unsure for two reasons. Classes overlap, so that even the true probabilities are far from 0 and 1: this
-part is called *aleatoric*, and no data would remove it. Or the model has seen too little: this part is *epistemic*, and more
-rows remove it. ``uncertainty`` splits the entropy of a prediction into the two.
+A prediction can be unsure for two reasons. Classes overlap, so that even the true probabilities are far from 0 and 1:
+this part is called *aleatoric*, and no data would remove it. Or the model has seen too little: this part is
+*epistemic*, and more rows remove it. ``uncertainty`` splits the entropy of a prediction into the two.
 """
 
 import matplotlib.pyplot as plt
