@@ -113,6 +113,7 @@ PROTOCOLS = ("gp.kernels:Kernel", "solvers.solver:Solver", "softmax.priors:Prior
 """What the library asks of kernels, solvers and priors: documented once, for those who write new ones."""
 FOR_THE_LIBRARY = {
     "assembled",
+    "ended",
     "in_coordinates",
     "keeps_rows",
     "origin",

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from live.build import build
+
 from extensions import api, commands, results, theory
 from extensions.links import DOCS, ROOT, relinked
-from live.build import build
 
 REFERENCE = DOCS / "reference"
 
