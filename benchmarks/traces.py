@@ -76,13 +76,14 @@ def value_of(trace: str) -> float:
     numerator, over, denominator = trace.partition(" over ")
     if over:
         return value_of(numerator) / value_of(denominator)
-    name, *steps = (step.strip() for step in trace.split(";"))
+    name, _, rest = (part.strip() for part in trace.partition(";"))
     path = RESULTS / name
     if not path.is_file():
         raise UntraceableError(f"{trace!r}: benchmarks/results has no file {name!r}")
     text = path.read_text(encoding="utf-8")
-    if len(steps) == 1 and steps[0].startswith('"'):
-        return _in_sentence(text, steps[0].strip('"'), trace)
+    if rest.startswith('"'):
+        return _in_sentence(text, rest.strip('"'), trace)
+    steps = [step.strip() for step in rest.split(";")]
     if len(steps) < 2:
         raise UntraceableError(f"{trace!r}: after the file come words of a row and a column, or a sentence in quotes")
     return _in_table(text, steps[:-1], steps[-1], trace)
@@ -132,7 +133,7 @@ def _in_table(text: str, words: list[str], column: str, trace: str) -> float:
     for names, *rows in tables(text):
         if column in names:
             matching = [row for row in rows if all(any(cell.startswith(word) for cell in row) for word in words)]
-            cells += [row[names.index(column)] for row in matching]
+            cells += [row[names.index(column)] for row in _most_alike(matching, words)]
     if len(cells) != 1:
         raise UntraceableError(
             f"{trace!r}: {len(cells)} rows of tables with a column {column!r} begin with these words"
@@ -141,6 +142,12 @@ def _in_table(text: str, words: list[str], column: str, trace: str) -> float:
     if number is None:
         raise UntraceableError(f"{trace!r}: no number in {cells[0]!r}")
     return as_number(number[0])
+
+
+def _most_alike(rows: list[list[str]], words: list[str]) -> list[list[str]]:
+    """The rows in which most words are a whole cell, not its beginning alone."""
+    whole = [sum(word in row for word in words) for row in rows]
+    return [row for row, n in zip(rows, whole, strict=True) if n == max(whole)]
 
 
 def main() -> None:

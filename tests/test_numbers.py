@@ -49,7 +49,8 @@ def results(tmp_path, monkeypatch):
         "# Price\n\n- Lower on 12 of 16\n  sets, and 1,250 rows.\n\n"
         "| set | fit | seconds | ours less peer |\n|---|---:|---|---|\n"
         "| wine | mode | 0.0361 | +0.0039 ± 0.0024 |\n| wine | posterior | 0.125 | -1.5e-3 |\n"
-        "| **iris** | mode | 4 | |\n",
+        "| **iris** | mode | 4 | |\n"
+        "| alpha = D | all | 7 | |\n| alpha = D / 4 | all | 8 | |\n\nA set; all 3 of them.\n",
         encoding="utf-8",
     )
 
@@ -59,6 +60,10 @@ def results(tmp_path, monkeypatch):
     [
         ("price.md; wine; mode; seconds", 0.0361),
         ("price.md; iris; seconds", 4),
+        ("price.md; wi; mode; seconds", 0.0361),
+        ("price.md; mode; wine; seconds", 0.0361),
+        ('price.md; "set; all {} of them"', 3),
+        ("price.md; alpha = D; seconds", 7),
         ("price.md; wine; mode; ours less peer", 0.0039),
         ("price.md; wine; posterior; ours less peer", -0.0015),
         ('price.md; "Lower on {} of 16 sets"', 12),
