@@ -55,7 +55,7 @@ bench: $(INSTALLED)-bench  ## benchmarks; options in BENCH_ARGS="..."
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 clean:  ## remove what was built or cached, .venv too
-	rm -rf .venv build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist docs/_build docs/gallery docs/reference/api docs/reference/backreferences .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -16,6 +16,12 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("POSTERIORI_JAX_CACHE", "off")
 os.environ.setdefault("COLUMNS", "100")
 
+# Their settings are these alone, whatever the user's are; kernels say nothing that a reader of the build must know.
+os.environ["IPYTHONDIR"] = str(DOCS / "_build" / ".ipython")
+profile = DOCS / "_build" / ".ipython" / "profile_default"
+profile.mkdir(parents=True, exist_ok=True)
+(profile / "ipython_kernel_config.py").write_text("get_config().Application.log_level = 40\n", encoding="utf-8")
+
 import numpydoc.xref  # noqa: E402
 from extensions import api  # noqa: E402
 
