@@ -47,7 +47,7 @@ extensions = [
     "extensions.llms",
     "extensions.theory",
 ]
-exclude_patterns = ["_build", "extensions", "live", "**.ipynb_checkpoints", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "extensions", "live", "**.ipynb", "sg_execution_times.rst"]
 suppress_warnings = ["config.cache", "toc.empty_glob", "myst.xref_missing"]  # TODO the last two
 nitpicky = False
 default_role = "py:obj"
