@@ -219,7 +219,7 @@ def written(answers: Answers, wanted: dict[str, bool]) -> tuple[list[dict[str, A
 def _flat(name: str, values: np.ndarray, datatype: str, answers: Answers) -> list[Any]:
     """An answer as values of JSON, row after row."""
     if name not in ("class", "action"):
-        return values.ravel().tolist()  # orjson writes NaN, as of a margin between one action, as null
+        return values.ravel().tolist()  # orjson writes infinity, the margin of one action alone, as null
     labels = answers.classes if name == "class" else answers.actions
     if datatype == "BYTES":
         labels = [str(label) for label in labels]
