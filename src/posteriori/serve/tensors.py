@@ -33,7 +33,7 @@ class Datatype:
     Attributes
     ----------
     kinds : frozenset of type
-        Kinds of its values of JSON; null is a missing value.
+        Kinds of its values of JSON; null, a missing value, is one.
     dtype : numpy.dtype or None
         In binary; None is text.
     """
@@ -54,10 +54,11 @@ class Datatype:
         return np.array(values, self.dtype).tobytes()
 
 
-_WHOLE, _REAL = frozenset({int}), frozenset({int, float})
+_NULL = type(None)
+_WHOLE, _REAL = frozenset({int, _NULL}), frozenset({int, float, _NULL})
 DATATYPES = {
-    "BOOL": Datatype(frozenset({bool}), np.dtype(np.bool_)),
-    "BYTES": Datatype(frozenset({str}), None),
+    "BOOL": Datatype(frozenset({bool, _NULL}), np.dtype(np.bool_)),
+    "BYTES": Datatype(frozenset({str, _NULL}), None),
     **{f"INT{8 * size}": Datatype(_WHOLE, np.dtype(f"<i{size}")) for size in (1, 2, 4, 8)},
     **{f"UINT{8 * size}": Datatype(_WHOLE, np.dtype(f"<u{size}")) for size in (1, 2, 4, 8)},
     **{f"FP{8 * size}": Datatype(_REAL, np.dtype(f"<f{size}")) for size in (2, 4, 8)},
@@ -150,9 +151,8 @@ def _from_json(name: str, shape: list[int], datatype: Datatype, data: Any) -> li
         if not all(type(row) is list and len(row) == shape[1] for row in data):
             raise Refusal(f"Tensor {name!r} has shape {shape}, and rows of another length.", column=name)
         data = list(chain.from_iterable(data))
-    others = {*map(type, data)} - datatype.kinds - {type(None)}
-    if others:
-        i = next(i for i, value in enumerate(data) if type(value) in others)
+    if not datatype.kinds.issuperset(map(type, data)):
+        i = next(i for i, value in enumerate(data) if type(value) not in datatype.kinds)
         row = i // math.prod(shape[1:]) + 1
         raise Refusal(
             f"Row {row}: tensor {name!r} holds {data[i]!r:.60}, which is not of its datatype.", row=row, column=name
