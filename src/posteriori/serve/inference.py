@@ -216,9 +216,7 @@ def _wanted(given: Any, all_binary: bool) -> dict[str, bool]:
 
 def _rows(given: Any, binary: bytes, model: ServedModel, bounds: Bounds) -> SentRows:
     """Rows from one tensor for each column, or from one that holds a matrix for a model that takes it."""
-    bounds.require(0, len(given) if type(given) is list else 0)
-    tensors = read_tensors(given, binary)
-    bounds.require(max(tensor.shape[0] for tensor in tensors), 0)
+    tensors = read_tensors(given, binary, bounds)
     if model.is_unnamed and len(tensors) == 1 and tensors[0].name not in (column.name for column in model.columns):
         return _matrix(tensors[0], model)
     lists: dict[str, list[Any]] = {}

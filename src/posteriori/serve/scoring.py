@@ -122,7 +122,7 @@ def _of_split(given: Any, model: ServedModel, bounds: Bounds) -> SentRows:
     if unknown:
         raise Refusal(f"{unknown[0][:50]!r} in dataframe_split is unknown: use 'columns' and 'data'.")
     names, data = given.get("columns"), given["data"]
-    if model.is_unnamed and (names is None or names == list(range(len(names)))):
+    if model.is_unnamed and (names is None or (type(names) is list and names == list(range(len(names))))):
         return _of_matrix(data, model, bounds)
     if type(names) is not list or not all(type(name) is str for name in names):
         raise Refusal("columns of dataframe_split must be a list of names.")
