@@ -33,12 +33,14 @@ class Datatype:
 
     Attributes
     ----------
+    name : str
     kinds : frozenset of type
         Kinds of its values of JSON; null, a missing value, is one.
     dtype : numpy.dtype or None
         In binary; None is text.
     """
 
+    name: str
     kinds: frozenset[type]
     dtype: np.dtype | None
 
@@ -59,13 +61,14 @@ class Datatype:
 
 _NULL: type = type(None)
 _WHOLE, _REAL = frozenset({int, _NULL}), frozenset({int, float, _NULL})
-DATATYPES = {
-    "BOOL": Datatype(frozenset({bool, _NULL}), np.dtype(np.bool_)),
-    "BYTES": Datatype(frozenset({str, _NULL}), None),
-    **{f"INT{8 * size}": Datatype(_WHOLE, np.dtype(f"<i{size}")) for size in (1, 2, 4, 8)},
-    **{f"UINT{8 * size}": Datatype(_WHOLE, np.dtype(f"<u{size}")) for size in (1, 2, 4, 8)},
-    **{f"FP{8 * size}": Datatype(_REAL, np.dtype(f"<f{size}")) for size in (2, 4, 8)},
-}
+_ALL = (
+    Datatype("BOOL", frozenset({bool, _NULL}), np.dtype(np.bool_)),
+    Datatype("BYTES", frozenset({str, _NULL}), None),
+    *(Datatype(f"INT{8 * size}", _WHOLE, np.dtype(f"<i{size}")) for size in (1, 2, 4, 8)),
+    *(Datatype(f"UINT{8 * size}", _WHOLE, np.dtype(f"<u{size}")) for size in (1, 2, 4, 8)),
+    *(Datatype(f"FP{8 * size}", _REAL, np.dtype(f"<f{size}")) for size in (2, 4, 8)),
+)
+DATATYPES = {datatype.name: datatype for datatype in _ALL}
 
 
 class ReadTensor(NamedTuple):
@@ -159,7 +162,9 @@ def _from_json(name: str, shape: list[int], datatype: Datatype, data: Any) -> li
         i = next(i for i, value in enumerate(data) if type(value) not in datatype.kinds)
         row = i // math.prod(shape[1:]) + 1
         raise Refusal(
-            f"Row {row}: tensor {name!r} holds {data[i]!r:.60}, which is not of its datatype.", row=row, column=name
+            f"Row {row}: tensor {name!r} holds {data[i]!r:.60}, which is not of its datatype {datatype.name}.",
+            row=row,
+            column=name,
         )
     return data
 
@@ -170,7 +175,9 @@ def _from_binary(name: str, shape: list[int], datatype: Datatype, content: bytes
     try:
         return datatype.unpacked(content, math.prod(shape))
     except ValueError:
-        told = f"The {size} bytes of tensor {name!r} are not the values of its datatype that its shape {shape} needs."
+        told = (
+            f"The {size} bytes of tensor {name!r} are not the values of {datatype.name} that its shape {shape} needs."
+        )
         raise Refusal(told, column=name) from None
 
 
