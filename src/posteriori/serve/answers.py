@@ -17,7 +17,18 @@ from posteriori.decision.utility import Utility
 from posteriori.parameters import first_names
 from posteriori.serve.errors import Refusal
 
-__all__ = ["ANSWERS", "DECIDED", "INTERVALS", "PARTS", "Answers", "Asked", "asked", "utility_from"]
+__all__ = [
+    "ANSWERS",
+    "BY_ACTION",
+    "BY_CLASS",
+    "DECIDED",
+    "INTERVALS",
+    "PARTS",
+    "Answers",
+    "Asked",
+    "asked",
+    "utility_from",
+]
 
 INTERVALS = ("lower", "upper")
 PARTS = ("total", "aleatoric", "epistemic")

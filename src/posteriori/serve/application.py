@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 
 from posteriori.decision.utility import Utility
-from posteriori.serve import plain
+from posteriori.serve import inference, plain, scoring
 from posteriori.serve.batcher import Batcher
 from posteriori.serve.desk import Desk, desk_of
 from posteriori.serve.errors import Refusal
@@ -88,6 +88,7 @@ def app(
         try:
             yield
         finally:
+            desk.ending.set()
             if task is not None:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
@@ -95,7 +96,9 @@ def app(
             metrics.write()
             executor.shutdown(wait=True)
 
-    router = Router([*plain.ROUTES, *_ROUTES], default=_not_found, lifespan=lifespan)
+    router = Router(
+        [*plain.ROUTES, *inference.ROUTES, *scoring.ROUTES, *_ROUTES], default=_not_found, lifespan=lifespan
+    )
 
     async def inner(scope: Any, receive: Any, send: Any) -> None:
         scope["posteriori.desk"] = scope["app"] = desk
@@ -128,6 +131,10 @@ class Application:
     def reload(self) -> None:
         """Load all files again, beside what is being served."""
         self.desk.executor.submit(self.desk.shelf.reload)
+
+    def close(self) -> None:
+        """Tell those who ask whether the server is ready that it is not; requests are still answered."""
+        self.desk.ending.set()
 
 
 def _shelf(models: Any, utility: Utility | None) -> Shelf:
