@@ -220,6 +220,15 @@ class TestNotes:
         mean = next(line for line in text.splitlines() if line.startswith("posteriori_epistemic_nats_mean{"))
         assert float(mean.split()[-1]) == pytest.approx(epistemic, rel=1e-9)
 
+    def test_the_uncertainty_is_counted_across_processes_too(self, model: Any, tmp_path: Any) -> None:
+        """Sums in files are JSON: the mean has to be a number that JSON has."""
+        ask = client_of(app({"penguins": model}, folder=tmp_path))
+        said = ask.post("/predict", json={"rows": [GOOD], "answers": ["epistemic"]})
+        text = ask.get("/metrics")
+        assert (said.status_code, text.status_code) == (200, 200)
+        mean = next(line for line in text.text.splitlines() if line.startswith("posteriori_epistemic_nats_mean{"))
+        assert float(mean.split()[-1]) == pytest.approx(said.json()["rows"][0]["epistemic"], rel=1e-9)
+
     def test_processes_add_up(self, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         from posteriori.serve.metrics import Metrics
 
