@@ -140,7 +140,7 @@ class ServedModel:
     def _answer(self, columns: dict[str, Any], asked: Asked, first: int) -> Answers:
         inputs, warnings = self._inputs(columns, asked, first)
         classifier = self.classifier
-        P = np.asarray(classifier.predict_proba(inputs), dtype=np.float64)
+        P = self._probabilities(inputs, columns, first)
         values: dict[str, np.ndarray] = {"class": P.argmax(axis=1), "proba": P}
         if asked.wants(INTERVALS):
             lower, upper = classifier.predict_interval(inputs, asked.level or _LEVEL)
@@ -157,6 +157,17 @@ class ServedModel:
             values |= zip(DECIDED, told, strict=True)
         actions = [] if utility is None else utility.actions.tolist()
         return Answers({name: values[name] for name in asked.answers}, self.classes, actions, warnings)
+
+    def _probabilities(self, inputs: Any, columns: dict[str, Any], first: int) -> np.ndarray:
+        """Class probabilities; rows are refused for a missing value if the classifier takes none."""
+        try:
+            return np.asarray(self.classifier.predict_proba(inputs), dtype=np.float64)
+        except ValueError:
+            for column in self.columns if self.encoder is None else ():
+                finite = np.isfinite(np.asarray(columns[column.name], dtype=np.float64))
+                if not finite.all():
+                    raise column.missing_refused(first + int(np.argmin(finite))) from None
+            raise
 
     def _utility(self, asked: Asked) -> Utility | None:
         """The utility to decide by, its states in the order of the classes; None if nothing is to be decided."""
