@@ -391,6 +391,23 @@ class TestRefusals:
         assert reply.status_code == 400
         assert "utility" in reply.json()["error"]
 
+    @pytest.mark.parametrize(
+        ("value", "words"),
+        [(None, "is missing, and the model cannot do without it"), (np.inf, "is not finite")],
+    )
+    def test_values_that_a_model_of_numbers_cannot_take(
+        self, numbers_model: Any, value: float | None, words: str
+    ) -> None:
+        """A model without a table encoder takes finite numbers alone."""
+        table = pa.table({"x0": [1.0, 1.0], "x1": [2.0, 2.0], "x2": pa.array([3.0, value]), "x3": [4.0, 4.0]})
+        packed = io.BytesIO()
+        parquet.write_table(table, packed)
+        content = packed.getvalue()
+        reply = client_of(app(numbers_model)).post("/predict", content=content, headers={"content-type": PARQUET})
+        assert reply.status_code == 400
+        assert (reply.json()["row"], reply.json()["column"]) == (2, "x2")
+        assert words in reply.json()["error"]
+
     def test_nothing_that_can_be_written(self, client: Client) -> None:
         assert client.post("/predict", json=[GOOD], headers={"accept": "image/png"}).status_code == 406
         assert client.post("/predict", json=[GOOD], headers={"accept": "image/png, */*;q=0.1"}).status_code == 200

@@ -20,6 +20,7 @@ from posteriori.serve.errors import Refusal
 __all__ = [
     "ANSWERS",
     "BY_ACTION",
+    "BY_CLASS",
     "DECIDED",
     "INTERVALS",
     "MOST_ACTIONS",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from posteriori.serve.rows import SentRows, of_table
 from posteriori.serve.served_model import ServedModel
 from posteriori.tables.files import open_bytes
 
-__all__ = ["ARROW", "CSV", "JSON", "PARQUET", "Bounds", "json_value", "media_type", "table_rows"]
+__all__ = ["ARROW", "CSV", "JSON", "PARQUET", "Bounds", "json_of_python", "json_value", "media_type", "table_rows"]
 
 JSON, CSV = "application/json", "text/csv"
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
@@ -70,6 +71,22 @@ def json_value(body: bytes) -> Any:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Refusal(f"The body is not JSON: {error}.") from None
+
+
+def json_of_python(body: bytes) -> Any:
+    """The value of a body in JSON, or in what Python's json writes: NaN, here null, is where a value is missing."""
+    try:
+        return json_value(body)
+    except Refusal:
+        if b"NaN" not in body:
+            raise
+    try:
+        return json.loads(body, parse_constant=_CONSTANTS.__getitem__)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(f"The body is not JSON: {error}.") from None
+
+
+_CONSTANTS = {"NaN": None, "Infinity": float("inf"), "-Infinity": -float("inf")}
 
 
 def table_rows(body: bytes, kind: str, model: ServedModel, bounds: Bounds) -> SentRows:

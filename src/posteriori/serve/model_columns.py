@@ -114,14 +114,6 @@ class ModelColumn:
             f"Row {row + 1}: column {self.name!r} holds {shown}, where {expected}.", row=row + 1, column=self.name
         )
 
-    def missing_refused(self, row: int) -> Refusal:
-        """Say that this row, counted from 0, has no finite value, and that the model needs one."""
-        return Refusal(
-            f"Row {row + 1}: column {self.name!r} has no finite number, and the model takes no missing values.",
-            row=row + 1,
-            column=self.name,
-        )
-
     def _number(self, value: Any, row: int) -> float | None:
         kind = type(value)
         if value is None or kind is float:
