@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 
 from posteriori.decision.utility import Utility
-from posteriori.serve import inference, openapi, plain, scoring
+from posteriori.serve import inference, openapi, page, plain, scoring
 from posteriori.serve.batcher import Batcher
 from posteriori.serve.desk import Desk, desk_of
 from posteriori.serve.errors import Refusal
@@ -97,7 +97,7 @@ def app(
             executor.shutdown(wait=True)
 
     described = openapi.routes(token=token is not None)
-    routes = (*plain.ROUTES, *inference.ROUTES, *scoring.ROUTES, *described, *_ROUTES)
+    routes = (*plain.ROUTES, *inference.ROUTES, *scoring.ROUTES, *page.ROUTES, *described, *_ROUTES)
     router = Router(routes, default=_not_found, lifespan=lifespan)
 
     async def inner(scope: Any, receive: Any, send: Any) -> None:

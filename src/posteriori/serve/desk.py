@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,6 +20,7 @@ from posteriori.serve.metrics import Metrics
 from posteriori.serve.rows import SentRows
 from posteriori.serve.served_model import ServedModel
 from posteriori.serve.shelf import Shelf
+from posteriori.serve.stored_tables import StoredTables
 
 __all__ = ["LARGE_BODY", "MANY_ROWS", "Desk", "desk_of"]
 
@@ -60,6 +62,11 @@ class Desk:
     async def in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What a function that takes long returns; the event loop goes on meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
+
+    @cached_property
+    def tables(self) -> StoredTables:
+        """The tables of the page."""
+        return StoredTables(self.folder / "tables")
 
     async def answer(
         self, model: ServedModel, rows: SentRows, asked: Asked, scope: MutableMapping[str, Any]
