@@ -24,6 +24,8 @@ __all__ = ["ROUTES", "values_along"]
 
 MOST_POINTS = 1_000
 _POINTS = 101
+_EXACT = 2.0**53
+"""Larger numbers are not written as integers: as floats they are not exact, and JSON's readers may not take them."""
 _NEEDED, _KNOWN = ("row", "column"), ("row", "column", "points", "level", "new_levels")
 
 
@@ -99,7 +101,8 @@ def _numbers(column: ModelColumn, value: float | None, points: int) -> list[floa
     if column.described()["integer"]:
         grid = np.unique(np.round(grid))
     numbers = grid if value is None else np.union1d(grid, [value])
-    return [int(x) if column.described()["integer"] and x.is_integer() else x for x in numbers.tolist()]
+    is_integer = column.described()["integer"]
+    return [int(x) if is_integer and x.is_integer() and abs(x) < _EXACT else x for x in numbers.tolist()]
 
 
 def _range(column: ModelColumn, value: float | None) -> tuple[float, float]:

@@ -17,15 +17,24 @@ from starlette.routing import Route
 import posteriori
 from posteriori.serve.bodies import JSON
 from posteriori.serve.desk import desk_of
-from posteriori.serve.openapi import operation, plain
-from posteriori.serve.openapi.schemas import Described, refusals, shared_schemas
+from posteriori.serve.openapi import inference, operation, page, plain, scoring
+from posteriori.serve.openapi.schemas import Described, refusals, shared_responses, shared_schemas
 from posteriori.serve.served_model import ServedModel
 
 __all__ = ["document", "routes"]
 
-_PROTOCOLS: tuple[Callable[[Sequence[ServedModel]], Described], ...] = (plain.described, operation.described)
+_PROTOCOLS: tuple[Callable[[Sequence[ServedModel]], Described], ...] = (
+    plain.described,
+    inference.described,
+    scoring.described,
+    page.described,
+    operation.described,
+)
 _TAGS = {
     "plain": "Rows in, answers out, as JSON, CSV, Arrow or Parquet.",
+    "Open Inference Protocol": "Tensors in, tensors out, as KServe, Triton and MLServer speak.",
+    "MLflow": "What MLflow's scoring server takes and answers.",
+    "page": "What the page at / asks.",
     "operation": "For those who run the server.",
 }
 
@@ -56,7 +65,7 @@ def document(models: Sequence[ServedModel], *, address: str = "/", token: bool =
         "servers": [{"url": address or "/"}],
         "tags": [{"name": name, "description": words} for name, words in _TAGS.items() if name in used],
         "paths": {path: _with_shared(operations, token=token) for path, operations in paths.items()},
-        "components": {"schemas": shared_schemas() | schemas},
+        "components": {"schemas": shared_schemas() | schemas, "responses": shared_responses()},
     }
     if token:
         found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}

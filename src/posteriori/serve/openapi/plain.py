@@ -13,12 +13,16 @@ from pyarrow import csv
 from posteriori.serve.answers import ANSWERS, DECIDED, Asked
 from posteriori.serve.bodies import ARROW, CSV, JSON, PARQUET
 from posteriori.serve.openapi.schemas import (
+    ABOUT,
+    LEVEL,
+    NEW_LEVELS,
     Described,
     Schema,
     answer_schema,
     any_of,
     content,
     keys_of,
+    options_in_address,
     reference,
     refusals,
     row_schema,
@@ -30,15 +34,6 @@ from posteriori.serve.rows import of_records
 from posteriori.serve.served_model import ServedModel
 
 __all__ = ["described"]
-
-_LEVEL: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-_NEW_LEVELS: Schema = {"enum": ["refuse", "accept"]}
-_ABOUT = {
-    "answers": "What is asked: the class and its probabilities if left out.",
-    "level": "Of intervals and prediction sets; 0.95 for intervals if left out, the model's own for sets.",
-    "utility": "What decisions are taken by, in place of the utility of the model or of the server.",
-    "new_levels": "Whether levels of categories that the fit did not know are refused (default) or encoded as rare.",
-}
 
 
 def described(models: Sequence[ServedModel]) -> Described:
@@ -55,12 +50,12 @@ def _schemas(key: str, model: ServedModel) -> dict[str, Schema]:
     """Rows, requests and answers of one model."""
     rows: Schema = {"type": "array", "items": reference(f"{key}.Row"), "minItems": 1}
     options: Schema = {
-        "level": _LEVEL | {"description": _ABOUT["level"]},
-        "new_levels": _NEW_LEVELS | {"description": _ABOUT["new_levels"]},
+        "level": LEVEL | {"description": ABOUT["level"]},
+        "new_levels": NEW_LEVELS | {"description": ABOUT["new_levels"]},
     }
 
     def request(sentence: str, names: Sequence[str], **further: Schema) -> Schema:
-        answers = {"type": "array", "items": {"enum": list(names)}, "minItems": 1, "description": _ABOUT["answers"]}
+        answers = {"type": "array", "items": {"enum": list(names)}, "minItems": 1, "description": ABOUT["answers"]}
         return {
             "type": "object",
             "description": sentence,
@@ -70,7 +65,7 @@ def _schemas(key: str, model: ServedModel) -> dict[str, Schema]:
         }
 
     decided = [name for name in ANSWERS if name in (*model.answers, *DECIDED)]
-    utility = reference(f"{key}.Utility") | {"description": _ABOUT["utility"]}
+    utility = reference(f"{key}.Utility") | {"description": ABOUT["utility"]}
     return {
         f"{key}.Row": row_schema(model),
         f"{key}.Rows": rows,
@@ -115,7 +110,7 @@ def _predict(keys: Sequence[str], models: Sequence[ServedModel]) -> dict[str, An
             "(CSV, an Arrow stream, Parquet). All rows are answered, or none. With a table, options go into the "
             "address; an option may not be both there and in the body."
         ),
-        "parameters": _parameters(models),
+        "parameters": options_in_address(models),
         "requestBody": {
             "required": True,
             "content": content(JSON, rows, {"rows": [record], "answers": list(wanted.answers)})
@@ -133,39 +128,6 @@ def _predict(keys: Sequence[str], models: Sequence[ServedModel]) -> dict[str, An
         }
         | refusals(400, 404, 406, 413, 415),
     }
-
-
-def _parameters(models: Sequence[ServedModel]) -> list[dict[str, Any]]:
-    names = {name for model in models for name in model.answers} | set(DECIDED)
-    utility = any_of([reference(f"{key}.Utility") for key in keys_of(models)])
-    several = len(models) > 1
-
-    def parameter(name: str, sentence: str, **further: Any) -> dict[str, Any]:
-        return {"name": name, "in": "query", "required": False, "description": sentence} | further
-
-    return [
-        parameter(
-            "model",
-            "The model that is asked" + ("." if several else "; it may be left out, as there is one."),
-            required=several,
-            schema={"enum": [model.name for model in models]},
-        ),
-        parameter(
-            "version",
-            "Its version; that of the file that was named or loaded last if left out.",
-            schema={"type": "string", "examples": [model.version for model in models]},
-        ),
-        parameter(
-            "answers",
-            f"{_ABOUT['answers']} Names with commas between them.",
-            schema={"type": "array", "items": {"enum": [n for n in ANSWERS if n in names]}, "minItems": 1},
-            style="form",
-            explode=False,
-        ),
-        parameter("level", _ABOUT["level"], schema=_LEVEL),
-        parameter("utility", f"{_ABOUT['utility']} In JSON.", content=content(JSON, utility)),
-        parameter("new_levels", _ABOUT["new_levels"], schema=_NEW_LEVELS),
-    ]
 
 
 def _models(models: Sequence[ServedModel]) -> dict[str, Any]:

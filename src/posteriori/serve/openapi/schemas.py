@@ -11,20 +11,29 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any
 
-from posteriori.serve.answers import BY_ACTION, DECIDED, INTERVALS, MOST_ACTIONS, PARTS
+from posteriori.serve.answers import ANSWERS, BY_ACTION, DECIDED, INTERVALS, MOST_ACTIONS, PARTS
 from posteriori.serve.bodies import JSON
 from posteriori.serve.model_columns import LONGEST_DURATION, ModelColumn
 from posteriori.serve.served_model import ServedModel
 
 __all__ = [
+    "ABOUT",
+    "LEVEL",
+    "NEW_LEVELS",
     "Described",
     "Schema",
+    "answer_schema",
     "any_of",
+    "column_schema",
     "content",
     "keys_of",
+    "list_of",
+    "object_with",
+    "options_in_address",
     "reference",
     "refusals",
     "row_schema",
+    "shared_responses",
     "shared_schemas",
     "typical_record",
     "utility_schema",
@@ -41,6 +50,14 @@ _KINDS: dict[str, tuple[str, Schema]] = {
     "date with time zone": ("string", {"format": "date-time"}),
 }
 """Types of kinds of columns, and what else they ask for."""
+LEVEL: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+NEW_LEVELS: Schema = {"enum": ["refuse", "accept"]}
+ABOUT = {
+    "answers": "What is asked: the class and its probabilities if left out.",
+    "level": "Of intervals and prediction sets; 0.95 for intervals if left out, the model's own for sets.",
+    "utility": "What decisions are taken by, in place of the utility of the model or of the server.",
+    "new_levels": "Whether levels of categories that the fit did not know are refused (default) or encoded as rare.",
+}
 _REASONS = {
     400: "The request is wrong; the sentence says where and what is needed.",
     401: "The token is missing or wrong.",
@@ -48,6 +65,7 @@ _REASONS = {
     404: "There is no such model or version.",
     406: "None of the formats that Accept names is written here.",
     408: "The body did not arrive in time.",
+    409: "The table was answered by another model or version.",
     413: "The body has too many bytes, rows or columns.",
     415: "The format of the body is not read here.",
     421: "The header Host names another server.",
@@ -88,10 +106,40 @@ def content(kind: str, schema: Schema, example: Any = None) -> dict[str, Any]:
     return {kind: {"schema": schema} | ({} if example is None else {"example": example})}
 
 
-def refusals(*statuses: int) -> dict[str, Any]:
+def object_with(
+    properties: Schema | None = None, /, *, required: Sequence[str] | None = None, **more: Schema
+) -> Schema:
+    """An object with these properties and no others; all are required unless those that are get named."""
+    known = (properties or {}) | more
+    return {
+        "type": "object",
+        "required": list(known if required is None else required),
+        "properties": known,
+        "additionalProperties": False,
+    }
+
+
+def list_of(items: Schema, *, least: int = 0, most: int | None = None) -> Schema:
+    """A list of so many values."""
+    bounds = {} if most is None else {"maxItems": most}
+    return {"type": "array", "items": items, "minItems": least} | bounds
+
+
+def refusals(*statuses: int, schema: str = "Refusal") -> dict[str, Any]:
     """Responses that refuse a request, by status."""
-    body = content(JSON, reference("Refusal"))
-    return {str(status): {"description": _REASONS[status], "content": body} for status in sorted(statuses)}
+    if schema != "Refusal":
+        return {str(status): refusal(status, schema) for status in sorted(statuses)}
+    return {str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(statuses)}
+
+
+def refusal(status: int, schema: str = "Refusal") -> dict[str, Any]:
+    """The response that refuses a request with this status."""
+    return {"description": _REASONS[status], "content": content(JSON, reference(schema))}
+
+
+def shared_responses() -> dict[str, Any]:
+    """Responses that every protocol may refer to."""
+    return {str(status): refusal(status) for status in _REASONS}
 
 
 def keys_of(models: Iterable[ServedModel]) -> list[str]:
@@ -115,16 +163,14 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 def shared_schemas() -> dict[str, Schema]:
     """Schemas that every protocol may refer to."""
-    refusal = {
-        "type": "object",
+    refusal = object_with(
+        required=["error"],
+        error={"type": "string", "description": "One sentence: what was sent, and what is needed."},
+        row={"type": "integer", "minimum": 1, "description": "The row that is wrong, counted from 1."},
+        column={"type": "string", "description": "The column that is wrong."},
+    )
+    refusal |= {
         "description": "Why a request was refused.",
-        "required": ["error"],
-        "properties": {
-            "error": {"type": "string", "description": "One sentence: what was sent, and what is needed."},
-            "row": {"type": "integer", "minimum": 1, "description": "The row that is wrong, counted from 1."},
-            "column": {"type": "string", "description": "The column that is wrong."},
-        },
-        "additionalProperties": False,
         "examples": [
             {
                 "error": "Row 1: column 'width' holds 'wide', where a number is expected, or null if it is missing.",
@@ -255,3 +301,37 @@ def _by_class(model: ServedModel) -> Schema:
         "properties": {key: {"type": "number", "minimum": 0, "maximum": 1} for key in keys},
         "additionalProperties": False,
     }
+
+
+def options_in_address(models: Sequence[ServedModel]) -> list[dict[str, Any]]:
+    """The parameters in the address, of which each may also be in a body of JSON."""
+    names = {name for model in models for name in model.answers} | set(DECIDED)
+    utility = any_of([reference(f"{key}.Utility") for key in keys_of(models)])
+    several = len(models) > 1
+
+    def parameter(name: str, sentence: str, **further: Any) -> dict[str, Any]:
+        return {"name": name, "in": "query", "required": False, "description": sentence} | further
+
+    return [
+        parameter(
+            "model",
+            "The model that is asked" + ("." if several else "; it may be left out, as there is one."),
+            required=several,
+            schema={"enum": [model.name for model in models]},
+        ),
+        parameter(
+            "version",
+            "Its version; that of the file that was named or loaded last if left out.",
+            schema={"type": "string", "examples": [model.version for model in models]},
+        ),
+        parameter(
+            "answers",
+            f"{ABOUT['answers']} Names with commas between them.",
+            schema={"type": "array", "items": {"enum": [n for n in ANSWERS if n in names]}, "minItems": 1},
+            style="form",
+            explode=False,
+        ),
+        parameter("level", ABOUT["level"], schema=LEVEL),
+        parameter("utility", f"{ABOUT['utility']} In JSON.", content=content(JSON, utility)),
+        parameter("new_levels", ABOUT["new_levels"], schema=NEW_LEVELS),
+    ]
