@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 import pytest
 from hypothesis import settings
 
+collect_ignore = ["clients"]
+"""Tests in an environment of their own: `make test-clients`."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 NO_EMITTERS = "--xla_cpu_use_fusion_emitters=false"

@@ -207,7 +207,10 @@ def _wanted(given: Any, all_binary: bool) -> dict[str, bool]:
             raise Refusal(
                 f"Output {one['name'][:50]!r} has the parameter {unknown[0][:50]!r}: 'binary_data' alone is known."
             )
-        found[one["name"]] = parameters.get("binary_data", all_binary) is True
+        is_binary = parameters.get("binary_data", all_binary)
+        if type(is_binary) is not bool:
+            raise Refusal(f"binary_data of output {one['name'][:50]!r} must be true or false, got {is_binary!r:.80}.")
+        found[one["name"]] = is_binary
     return found
 
 

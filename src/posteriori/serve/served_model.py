@@ -208,7 +208,7 @@ class ServedModel:
         return table.to_pandas() if self.front else table  # transformers of scikit-learn know pandas
 
     def _unfit(self, columns: dict[str, Any], first: int, error: ValueError) -> Refusal:
-        """Refuse rows for which the classifier has no prediction, naming the first value that is not a finite number."""
+        """Refuse rows that the classifier cannot predict, naming the first value that is not a finite number."""
         for column in self.columns:
             values = columns[column.name]
             numbers = np.asarray(values, dtype=np.float64) if column.kind == "number" else np.zeros(len(values))

@@ -22,8 +22,8 @@ from posteriori.serve.errors import Refusal
 
 __all__ = ["CONTENT_TYPES", "ReadTensor", "datatype_of", "read_tensors", "written"]
 
-CONTENT_TYPES = ("np", "str", "pd", "pd_json")
-"""How MLServer says what is in a tensor; values of pd_json are text, each a value of JSON."""
+CONTENT_TYPES = ("np", "str", "pd")
+"""How MLServer's clients say what is in a tensor: numbers, text, a table. The datatype says it already."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ def read_tensors(given: Any, binary: bytes) -> list[ReadTensor]:
         if type(tensor) is not dict or type(name := tensor.get("name")) is not str:
             raise Refusal("Each of the inputs must be an object with name, datatype, shape and data.")
         shape, datatype = _shape(name, tensor.get("shape")), _datatype(name, tensor.get("datatype"))
-        content_type, size = _parameters(name, tensor.get("parameters") or {})
+        size = _binary_size(name, tensor.get("parameters"))
         if size is None:
-            values = _from_json(name, shape, datatype, tensor.get("data"), content_type)
+            values = _from_json(name, shape, datatype, tensor.get("data"))
         else:
             values = _from_binary(name, datatype, binary[start : start + size], size)
             start += size
@@ -119,10 +119,10 @@ def _datatype(name: str, given: Any) -> Datatype:
     return known
 
 
-def _parameters(name: str, given: Any) -> tuple[str | None, int | None]:
-    """The content type of a tensor of the request, and the number of its bytes if it is binary."""
+def _binary_size(name: str, given: Any) -> int | None:
+    """The number of bytes of a tensor that is in binary, from its parameters."""
     if not given:
-        return None, None
+        return None
     said = {key: value for key, value in given.items() if value is not None} if type(given) is dict else {"": given}
     content_type, size = said.pop("content_type", None), said.pop("binary_data_size", None)
     if said:
@@ -139,10 +139,10 @@ def _parameters(name: str, given: Any) -> tuple[str | None, int | None]:
         )
     if size is not None and (type(size) is not int or size < 0):
         raise Refusal(f"binary_data_size of tensor {name!r} must be a number of bytes, got {size!r:.80}.", column=name)
-    return content_type, size
+    return size
 
 
-def _from_json(name: str, shape: list[int], datatype: Datatype, data: Any, content_type: str | None) -> list[Any]:
+def _from_json(name: str, shape: list[int], datatype: Datatype, data: Any) -> list[Any]:
     """Values of JSON, flat or in rows, each of the tensor's datatype or null."""
     if type(data) is not list:
         raise Refusal(f"Tensor {name!r} has no list of data, and no binary_data_size.", column=name)
@@ -157,14 +157,7 @@ def _from_json(name: str, shape: list[int], datatype: Datatype, data: Any, conte
         raise Refusal(
             f"Row {row}: tensor {name!r} holds {data[i]!r:.60}, which is not of its datatype.", row=row, column=name
         )
-    if content_type != "pd_json" or datatype.dtype is not None:
-        return data
-    try:
-        return [None if text is None else orjson.loads(text) for text in data]
-    except orjson.JSONDecodeError as error:
-        raise Refusal(
-            f"Tensor {name!r} has content_type pd_json, and a value is not JSON: {error}.", column=name
-        ) from None
+    return data
 
 
 def _from_binary(name: str, datatype: Datatype, content: bytes, size: int) -> list[Any]:
@@ -226,7 +219,7 @@ def written(answers: Answers, wanted: dict[str, bool]) -> tuple[list[dict[str, A
 def _flat(name: str, values: np.ndarray, datatype: str, answers: Answers) -> list[Any]:
     """An answer as values of JSON, row after row."""
     if name not in ("class", "action"):
-        return values.ravel().tolist()  # orjson writes NaN, as of a margin between one action, as null
+        return values.ravel().tolist()  # orjson writes infinity, the margin of one action alone, as null
     labels = answers.classes if name == "class" else answers.actions
     if datatype == "BYTES":
         labels = [str(label) for label in labels]
