@@ -408,6 +408,13 @@ class TestRefusals:
         assert (reply.json()["row"], reply.json()["column"]) == (2, "x2")
         assert words in reply.json()["error"]
 
+    @pytest.mark.parametrize("path", ["/predict", "/invocations"])
+    def test_what_curl_sends_by_itself_is_told_of_json(self, client: Client, path: str) -> None:
+        headers = {"content-type": "application/x-www-form-urlencoded"}
+        reply = client.post(path, content=orjson.dumps(GOOD), headers=headers)
+        assert reply.status_code == 415
+        assert "send one of 'application/json', 'text/csv'" in reply.json()["error"]
+
     def test_nothing_that_can_be_written(self, client: Client) -> None:
         assert client.post("/predict", json=[GOOD], headers={"accept": "image/png"}).status_code == 406
         assert client.post("/predict", json=[GOOD], headers={"accept": "image/png, */*;q=0.1"}).status_code == 200
