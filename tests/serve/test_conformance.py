@@ -191,12 +191,12 @@ def test_many_requests_to_a_server(name: str, request: Any, serve: Any, tmp_path
     po.save(request.getfixturevalue(fixture), tmp_path / f"{name}.model")
     with serve(str(tmp_path / f"{name}.model"), "--log-level", "error", timeout=300) as process:
         document = process.get("/openapi.json").json()
-        found = conform(document, by_network(process.url), 50)
+        found = conform(document, by_network(process.url), 30)
         assert process.lines == []
     for label in ASKED:
         assert found.share(200, valid=True, operation=label) == 1.0
         assert found.share(200, valid=False, operation=label) < 0.3
-    assert found.n_cases > 600
+    assert found.n_cases > 500
 
 
 @pytest.mark.slow
@@ -206,6 +206,7 @@ def test_the_protocols_own_definition(model_file: Path, serve: Any) -> None:
     if not found:
         pytest.skip("the definition of the Open Inference Protocol is not there: `make test-clients` brings it")
     definition = json.loads(found[0].read_text())
+    definition["components"]["schemas"]["TensorData"] = {"type": "array"}  # "bytes", which it also names, is no type
     with serve(f"penguins={model_file}", "--log-level", "error", timeout=300) as process:
         ours = process.get("/openapi.json").json()
         tensors = ours["paths"]["/v2/models/{name}/infer"]["post"]["requestBody"]["content"][JSON]["example"]["inputs"]
@@ -229,11 +230,11 @@ def test_the_protocols_own_definition(model_file: Path, serve: Any) -> None:
         counted = Explored()
         for valid in (True, False):
             explore(
-                definition, by_network(process.url), 150, valid=valid, only=spoken, prepare=known,
+                definition, by_network(process.url), 75, valid=valid, only=spoken, prepare=known,
                 strict=lambda label: False, ours=False, into=counted,
             )  # fmt: skip
         assert process.lines == []
-    assert counted.n_cases > 800
+    assert counted.n_cases > 300
     assert counted.share(200, valid=True, operation="POST /v2/models/{model_name}/infer") > 0.2
 
 
