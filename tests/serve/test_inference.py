@@ -443,7 +443,7 @@ class TestRefusals:
             ({"sex": "blue"}, "did not occur in the fit, in 1 row: 'blue'", 2, "sex"),
             (
                 {"sex": 3},
-                "Row 2: tensor 'sex' holds 3, which is not of its datatype",
+                "Row 2: tensor 'sex' holds 3, which is not of its datatype BYTES",
                 2,
                 "sex",
             ),
@@ -549,6 +549,8 @@ class TestRefusals:
             (b"[" * 100_000 + b"NaN", "not JSON"),
             (b"[]", "must be an object"),
             (b"3", "must be an object"),
+            (b'{"id": "\\ud800", "inputs": NaN}', "not JSON"),
+            (b'{"id": "1", "inputs": [NaN, 1000000000000000000000000000000]}', "not JSON"),
             (b"\xff\xfe", "not JSON"),
         ],
     )
@@ -570,12 +572,18 @@ class TestRefusals:
         [
             ("year", 8, b"1234567", "is 8: only 7 bytes follow"),
             ("year", 8, b"123456789", "1 bytes after the JSON belong to no tensor"),
-            ("year", 7, b"1234567", "The 7 bytes of tensor 'year' are not values of its datatype"),
-            ("year", 16, b"1234567812345678", "has 2 values, and its shape [1] needs 1"),
-            ("sex", 3, b"\x01\x00\x00", "are not values of its datatype"),
-            ("sex", 5, b"\x02\x00\x00\x00a", "are not values of its datatype"),
-            ("sex", 5, b"\x01\x00\x00\x00\xff", "are not values of its datatype"),
-            ("sex", 8, b"\xff\xff\xff\xffaaaa", "are not values of its datatype"),
+            (
+                "year",
+                7,
+                b"1234567",
+                "The 7 bytes of tensor 'year' are not the values of FP64 that its shape [1] needs",
+            ),
+            ("year", 16, b"1234567812345678", "The 16 bytes of tensor 'year' are not the values"),
+            ("sex", 8, b"\x00" * 8, "are not the values of BYTES"),
+            ("sex", 3, b"\x01\x00\x00", "are not the values of BYTES"),
+            ("sex", 5, b"\x02\x00\x00\x00a", "are not the values of BYTES"),
+            ("sex", 5, b"\x01\x00\x00\x00\xff", "are not the values of BYTES"),
+            ("sex", 8, b"\xff\xff\xff\xffaaaa", "are not the values of BYTES"),
         ],
     )
     def test_bytes(self, client: Client, name: str, size: int, content: bytes, words: str) -> None:

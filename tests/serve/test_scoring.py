@@ -158,6 +158,7 @@ class TestMatrix:
             ({"inputs": [[1, 2, 3, "a"]]}, "Row 1: column 'x3' holds 'a', where a number is expected"),
             ({"inputs": []}, "no rows"),
             ({"dataframe_split": {"data": []}}, "no rows"),
+            ({"dataframe_split": {"data": [[1, 2, 3, 4]], "columns": 4}}, "columns of dataframe_split must be a list"),
             ({"dataframe_split": {"data": [[1]], "columns": [0]}}, "Row 1 must be a list of 4 values"),
             ({"inputs": [1, 2, 3, 4]}, "Row 1 is a number: an object with a value for every column is needed"),
         ],

@@ -36,7 +36,7 @@ _DATATYPES = {"boolean": "BOOL", "number": "FP64", "duration": "FP64"}
 """Datatypes of kinds of columns; all others are text."""
 
 
-class _Call(NamedTuple):
+class _Inference(NamedTuple):
     """A request that was read; `wanted` are the answers and whether each is binary."""
 
     rows: SentRows
@@ -133,7 +133,7 @@ def _output(name: str, model: ServedModel) -> dict[str, Any]:
     return about
 
 
-def _read(body: bytes, request: Request, model: ServedModel) -> _Call:
+def _read(body: bytes, request: Request, model: ServedModel) -> _Inference:
     """Rows, what is asked about them, and how the answers are to be written."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Refusal("Content-Encoding: the body must not be compressed.", status=415)
@@ -153,7 +153,7 @@ def _read(body: bytes, request: Request, model: ServedModel) -> _Call:
     names = list(wanted) if wanted else None
     chosen = asked(names, **options, possible=model.answers)
     rows = _rows(value.get("inputs"), binary, model, desk_of(request).limits.bounds)
-    return _Call(rows, chosen, wanted or dict.fromkeys(chosen.answers, all_binary), id_)
+    return _Inference(rows, chosen, wanted or dict.fromkeys(chosen.answers, all_binary), id_)
 
 
 def _parts(body: bytes, length: str | None) -> tuple[Any, bytes]:
@@ -216,9 +216,7 @@ def _wanted(given: Any, all_binary: bool) -> dict[str, bool]:
 
 def _rows(given: Any, binary: bytes, model: ServedModel, bounds: Bounds) -> SentRows:
     """Rows from one tensor for each column, or from one that holds a matrix for a model that takes it."""
-    bounds.require(0, len(given) if type(given) is list else 0)
-    tensors = read_tensors(given, binary)
-    bounds.require(max(tensor.shape[0] for tensor in tensors), 0)
+    tensors = read_tensors(given, binary, bounds)
     if model.is_unnamed and len(tensors) == 1 and tensors[0].name not in (column.name for column in model.columns):
         return _matrix(tensors[0], model)
     lists: dict[str, list[Any]] = {}
@@ -243,7 +241,7 @@ def _matrix(tensor: ReadTensor, model: ServedModel) -> SentRows:
     return of_lists(lists, model.columns, model.ignored)
 
 
-def _response(model: ServedModel, answers: Answers, call: _Call) -> Response:
+def _response(model: ServedModel, answers: Answers, call: _Inference) -> Response:
     outputs, binary = written(answers, call.wanted)
     said: dict[str, Any] = {"model_name": model.name, "model_version": model.version, "outputs": outputs}
     if call.id is not None:

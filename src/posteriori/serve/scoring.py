@@ -24,7 +24,7 @@ from posteriori.serve.served_model import ServedModel
 __all__ = ["ROUTES"]
 
 
-class _Call(NamedTuple):
+class _Invocation(NamedTuple):
     """A request that was read; `in_columns` says whether answers were named, and are columns of a table."""
 
     model: ServedModel
@@ -67,7 +67,7 @@ ROUTES = [
 ]
 
 
-def _read(body: bytes, request: Request) -> _Call:
+def _read(body: bytes, request: Request) -> _Invocation:
     """The model that is asked, rows for it, and what is asked about them."""
     desk, options = desk_of(request), options_in_address(request)
     kind = media_type(request.headers.get("content-type"))
@@ -82,7 +82,7 @@ def _read(body: bytes, request: Request) -> _Call:
     wanted = asked(**({"answers": ["class"]} | options), possible=model.answers)
     bounds = desk.limits.bounds
     rows = table_rows(body, kind, model, bounds) if kind != JSON else _rows(value, model, bounds)
-    return _Call(model, rows, wanted, "answers" in options)
+    return _Invocation(model, rows, wanted, "answers" in options)
 
 
 def _name(options: dict[str, Any], key: str) -> str | None:
@@ -122,7 +122,7 @@ def _of_split(given: Any, model: ServedModel, bounds: Bounds) -> SentRows:
     if unknown:
         raise Refusal(f"{unknown[0][:50]!r} in dataframe_split is unknown: use 'columns' and 'data'.")
     names, data = given.get("columns"), given["data"]
-    if model.is_unnamed and (names is None or names == list(range(len(names)))):
+    if model.is_unnamed and (names is None or (type(names) is list and names == list(range(len(names))))):
         return _of_matrix(data, model, bounds)
     if type(names) is not list or not all(type(name) is str for name in names):
         raise Refusal("columns of dataframe_split must be a list of names.")

@@ -18,6 +18,7 @@ import orjson
 
 from posteriori.parameters import first_names
 from posteriori.serve.answers import BY_ACTION, Answers
+from posteriori.serve.bodies import Bounds
 from posteriori.serve.errors import Refusal
 
 __all__ = ["CONTENT_TYPES", "ReadTensor", "datatype_of", "read_tensors", "written"]
@@ -32,19 +33,23 @@ class Datatype:
 
     Attributes
     ----------
+    name : str
     kinds : frozenset of type
-        Kinds of its values of JSON; null is a missing value.
+        Kinds of its values of JSON; null, a missing value, is one.
     dtype : numpy.dtype or None
         In binary; None is text.
     """
 
+    name: str
     kinds: frozenset[type]
     dtype: np.dtype | None
 
-    def unpacked(self, content: bytes) -> list[Any]:
-        """The values in these bytes; ValueError if they are not whole values."""
+    def unpacked(self, content: bytes, n: int) -> list[Any]:
+        """The n values in these bytes; ValueError if there are more or fewer."""
         if self.dtype is None:
-            return _unpacked_text(content)
+            return _unpacked_text(content, n)
+        if len(content) != n * self.dtype.itemsize:
+            raise ValueError("there are more or fewer values")
         return np.frombuffer(content, self.dtype).tolist()
 
     def packed(self, values: list[Any]) -> bytes:
@@ -54,14 +59,16 @@ class Datatype:
         return np.array(values, self.dtype).tobytes()
 
 
-_WHOLE, _REAL = frozenset({int}), frozenset({int, float})
-DATATYPES = {
-    "BOOL": Datatype(frozenset({bool}), np.dtype(np.bool_)),
-    "BYTES": Datatype(frozenset({str}), None),
-    **{f"INT{8 * size}": Datatype(_WHOLE, np.dtype(f"<i{size}")) for size in (1, 2, 4, 8)},
-    **{f"UINT{8 * size}": Datatype(_WHOLE, np.dtype(f"<u{size}")) for size in (1, 2, 4, 8)},
-    **{f"FP{8 * size}": Datatype(_REAL, np.dtype(f"<f{size}")) for size in (2, 4, 8)},
-}
+_NULL: type = type(None)
+_WHOLE, _REAL = frozenset({int, _NULL}), frozenset({int, float, _NULL})
+_ALL = (
+    Datatype("BOOL", frozenset({bool, _NULL}), np.dtype(np.bool_)),
+    Datatype("BYTES", frozenset({str, _NULL}), None),
+    *(Datatype(f"INT{8 * size}", _WHOLE, np.dtype(f"<i{size}")) for size in (1, 2, 4, 8)),
+    *(Datatype(f"UINT{8 * size}", _WHOLE, np.dtype(f"<u{size}")) for size in (1, 2, 4, 8)),
+    *(Datatype(f"FP{8 * size}", _REAL, np.dtype(f"<f{size}")) for size in (2, 4, 8)),
+)
+DATATYPES = {datatype.name: datatype for datatype in _ALL}
 
 
 class ReadTensor(NamedTuple):
@@ -77,26 +84,23 @@ class ReadTensor(NamedTuple):
         return len(self.shape) == 1 or (len(self.shape) == 2 and self.shape[1] == 1)
 
 
-def read_tensors(given: Any, binary: bytes) -> list[ReadTensor]:
+def read_tensors(given: Any, binary: bytes, bounds: Bounds) -> list[ReadTensor]:
     """The tensors of a request; `binary` is what follows its JSON."""
     if not isinstance(given, list) or not given:
         raise Refusal("inputs must be a list of tensors, one for each column.")
+    bounds.require(0, len(given))
     found, start = [], 0
     for tensor in given:
         if type(tensor) is not dict or type(name := tensor.get("name")) is not str:
             raise Refusal("Each of the inputs must be an object with name, datatype, shape and data.")
         shape, datatype = _shape(name, tensor.get("shape")), _datatype(name, tensor.get("datatype"))
+        bounds.require(shape[0], math.prod(shape[1:]))
         size = _binary_size(name, tensor.get("parameters"))
         if size is None:
             values = _from_json(name, shape, datatype, tensor.get("data"))
         else:
-            values = _from_binary(name, datatype, binary[start : start + size], size)
+            values = _from_binary(name, shape, datatype, binary[start : start + size], size)
             start += size
-        if len(values) != math.prod(shape):
-            raise Refusal(
-                f"Tensor {name!r} has {len(values)} values, and its shape {shape} needs {math.prod(shape)}.",
-                column=name,
-            )
         found.append(ReadTensor(name, shape, values))
     if start != len(binary):
         raise Refusal(f"{len(binary) - start} bytes after the JSON belong to no tensor: see binary_data_size.")
@@ -150,30 +154,38 @@ def _from_json(name: str, shape: list[int], datatype: Datatype, data: Any) -> li
         if not all(type(row) is list and len(row) == shape[1] for row in data):
             raise Refusal(f"Tensor {name!r} has shape {shape}, and rows of another length.", column=name)
         data = list(chain.from_iterable(data))
-    others = {*map(type, data)} - datatype.kinds - {type(None)}
-    if others:
-        i = next(i for i, value in enumerate(data) if type(value) in others)
+    if len(data) != math.prod(shape):
+        raise Refusal(
+            f"Tensor {name!r} has {len(data)} values, and its shape {shape} needs {math.prod(shape)}.", column=name
+        )
+    if not datatype.kinds.issuperset(map(type, data)):
+        i = next(i for i, value in enumerate(data) if type(value) not in datatype.kinds)
         row = i // math.prod(shape[1:]) + 1
         raise Refusal(
-            f"Row {row}: tensor {name!r} holds {data[i]!r:.60}, which is not of its datatype.", row=row, column=name
+            f"Row {row}: tensor {name!r} holds {data[i]!r:.60}, which is not of its datatype {datatype.name}.",
+            row=row,
+            column=name,
         )
     return data
 
 
-def _from_binary(name: str, datatype: Datatype, content: bytes, size: int) -> list[Any]:
+def _from_binary(name: str, shape: list[int], datatype: Datatype, content: bytes, size: int) -> list[Any]:
     if len(content) < size:
         raise Refusal(f"binary_data_size of tensor {name!r} is {size}: only {len(content)} bytes follow.", column=name)
     try:
-        return datatype.unpacked(content)
+        return datatype.unpacked(content, math.prod(shape))
     except ValueError:
-        raise Refusal(f"The {size} bytes of tensor {name!r} are not values of its datatype.", column=name) from None
+        told = (
+            f"The {size} bytes of tensor {name!r} are not the values of {datatype.name} that its shape {shape} needs."
+        )
+        raise Refusal(told, column=name) from None
 
 
-def _unpacked_text(content: bytes) -> list[str | None]:
+def _unpacked_text(content: bytes, n: int) -> list[str | None]:
     """Text after text, each after its length; a missing one has no sign of its own, and is sent as an empty one."""
     found: list[str | None] = []
     start = 0
-    while start < len(content):
+    while len(found) < n:
         if start + 4 > len(content):
             raise ValueError("a length is cut off")
         (length,) = struct.unpack_from("<I", content, start)
@@ -181,6 +193,8 @@ def _unpacked_text(content: bytes) -> list[str | None]:
         if start > len(content):
             raise ValueError("a text is cut off")
         found.append(content[start - length : start].decode() or None)
+    if start != len(content):
+        raise ValueError("there are more values")
     return found
 
 
