@@ -135,7 +135,11 @@ def test_with_a_token(model: Any) -> None:
     validate(document)
     assert document["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}
     assert document["security"] == [{"token": []}]
-    assert "401" in document["paths"]["/predict"]["post"]["responses"]
+    for path, operations in document["paths"].items():
+        if "get" in operations and "{" not in path:
+            is_open = operations["get"].get("security") == []
+            assert (ask.get(path).status_code == 401) != is_open, path
+            assert ("401" in operations["get"]["responses"]) != is_open
 
 
 def test_mounted_below_a_path(model: Any) -> None:
