@@ -124,6 +124,7 @@ def test_clients(block: Block, server: Process, folder: Path) -> None:
     assert "Adelie" in run([str(CLIENTS), "-W", "ignore", "-c", at(block.code, server)], folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "r"], ids=lambda block: block.title)
 def test_r(block: Block, server: Process, folder: Path) -> None:
     known = shutil.which("Rscript") and subprocess.run(
