@@ -5,7 +5,6 @@ Each protocol describes its own paths by a function of the models; here they bec
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -54,7 +53,7 @@ def document(models: Sequence[ServedModel], *, address: str = "/", token: bool =
     paths = {path: operations for protocol in protocols for path, operations in protocol.paths.items()}
     schemas = {name: schema for protocol in protocols for name, schema in protocol.schemas.items()}
     served = ", ".join(f"{model.name} ({type(model.classifier).__name__})" for model in models)
-    used = {tag for operations in paths.values() for one in _operations(operations) for tag in one.get("tags", ())}
+    used = {tag for operations in paths.values() for one in operations.values() for tag in one.get("tags", ())}
     found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -73,11 +72,6 @@ def document(models: Sequence[ServedModel], *, address: str = "/", token: bool =
     return found
 
 
-def _operations(path: dict[str, Any]) -> list[dict[str, Any]]:
-    """The operations at a path."""
-    return [one for name, one in path.items() if name in ("get", "post", "delete")]
-
-
 def _with_shared(path: dict[str, Any], *, token: bool) -> dict[str, Any]:
     """A path with the refusals that the guard may answer to each of its operations."""
 
@@ -86,7 +80,7 @@ def _with_shared(path: dict[str, Any], *, token: bool) -> dict[str, Any]:
         shared += [403, 408, 413, 503] if method != "get" else []
         return one | {"responses": one["responses"] | _missing(one["responses"], shared)}
 
-    return {name: complete(name, one) if name in ("get", "post", "delete") else one for name, one in path.items()}
+    return {method: complete(method, one) for method, one in path.items()}
 
 
 def _missing(known: dict[str, Any], statuses: Sequence[int]) -> dict[str, Any]:
@@ -102,6 +96,6 @@ def routes(*, token: bool) -> list[Route]:
         def write() -> bytes:
             return orjson.dumps(document(desk.shelf.latest(), address=address, token=token))
 
-        return Response(await asyncio.get_running_loop().run_in_executor(desk.executor, write), media_type=JSON)
+        return Response(await desk.in_thread(write), media_type=JSON)
 
     return [Route("/openapi.json", openapi, methods=["GET"])]
