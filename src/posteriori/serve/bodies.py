@@ -96,6 +96,8 @@ def table_rows(body: bytes, kind: str, model: ServedModel, bounds: Bounds) -> Se
 
     Text is read as it was in the fit; a value that is not of its column's kind is refused.
     """
+    if kind not in _READERS:
+        raise _unread(kind, [JSON, *_READERS])
     rows = of_table(read_table(body, kind, model, bounds), model.columns, model.ignored)
     bounds.require(rows.n_rows, len(rows.columns))
     return rows
@@ -105,9 +107,7 @@ def read_table(body: bytes, kind: str, model: ServedModel, bounds: Bounds) -> pa
     """The table in a body, with all its columns."""
     reader = _READERS.get(kind)
     if reader is None:
-        raise Refusal(
-            f"Content-Type is {kind!r}, which is not read here: send one of {first_names(_READERS)}.", status=415
-        )
+        raise _unread(kind, list(_READERS))
     if not body:
         raise Refusal("The body is empty: a table is expected.")
     try:
@@ -117,6 +117,10 @@ def read_table(body: bytes, kind: str, model: ServedModel, bounds: Bounds) -> pa
         if not sentence.startswith("The body"):
             sentence = f"The body cannot be read: {sentence}"
         raise Refusal(sentence if sentence.endswith((".", "?", "!")) else f"{sentence}.") from None
+
+
+def _unread(kind: str, known: list[str]) -> Refusal:
+    return Refusal(f"Content-Type is {kind!r}, which is not read here: send one of {first_names(known)}.", status=415)
 
 
 def _read_csv(body: bytes, model: ServedModel, bounds: Bounds) -> pa.Table:

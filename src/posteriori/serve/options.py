@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 
 from posteriori.serve.bodies import json_value
-from posteriori.serve.errors import Refusal
+from posteriori.serve.desk import options_of
 
 __all__ = ["IN_ADDRESS", "OPTIONS", "options_in_address", "utility_of_text"]
 
@@ -18,15 +18,7 @@ IN_ADDRESS = ("model", "version", *OPTIONS)
 
 def options_in_address(request: Request) -> dict[str, Any]:
     """The options in the address, each once."""
-    found: dict[str, Any] = {}
-    if not request.scope["query_string"]:
-        return found
-    for name, value in request.query_params.multi_items():
-        if name not in IN_ADDRESS:
-            raise Refusal(f"{name[:50]!r} in the address is unknown: use {', '.join(IN_ADDRESS)}.")
-        if name in found:
-            raise Refusal(f"{name!r} is more than once in the address: once is enough.")
-        found[name] = value
+    found = options_of(request, IN_ADDRESS)
     if "utility" in found:
         found["utility"] = utility_of_text(found["utility"])
     return found

@@ -23,7 +23,7 @@ from posteriori.serve.rows import SentRows, of_records
 from posteriori.serve.served_model import ServedModel
 from posteriori.tables.files import without_formulas
 
-__all__ = ["ROUTES"]
+__all__ = ["ROUTES", "predictions"]
 
 
 async def predict(request: Request) -> Response:
@@ -79,8 +79,9 @@ def _split(value: Any) -> tuple[Any, dict[str, Any]]:
     return value["rows"], {name: value[name] for name in OPTIONS if name in value}
 
 
-def _as_json(model: ServedModel, answers: Answers) -> Response:
-    about = {
+def predictions(model: ServedModel, answers: Answers) -> dict[str, Any]:
+    """Answers as an object of JSON."""
+    return {
         "model": model.name,
         "version": model.version,
         "classes": answers.classes,
@@ -88,7 +89,10 @@ def _as_json(model: ServedModel, answers: Answers) -> Response:
         "warnings": answers.warnings,
         "rows": answers.records(),
     }
-    return Response(orjson.dumps(about), media_type=JSON)
+
+
+def _as_json(model: ServedModel, answers: Answers) -> Response:
+    return Response(orjson.dumps(predictions(model, answers)), media_type=JSON)
 
 
 def _as_csv(model: ServedModel, answers: Answers) -> Response:
