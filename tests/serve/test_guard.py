@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +15,7 @@ import pytest
 from tests.serve.asgi import Client, client_of
 from tests.serve.test_plain import GOOD
 
+import posteriori as po
 from posteriori.serve import Limits, app
 from posteriori.serve.guard import Access, Room
 from posteriori.serve.served_model import ServedModel
@@ -204,6 +208,17 @@ class TestHowMuch:
 class TestNotes:
     """What is counted and written down."""
 
+    def test_metrics_of_several_processes_are_added_up(self, model: Any, tmp_path: Path) -> None:
+        """Each leaves its sums in the folder that all share."""
+        one, other = (client_of(app({"penguins": model}, folder=tmp_path)) for _ in range(2))
+        asked = {"rows": [GOOD] * 3, "answers": ["class", "epistemic"]}
+        for ask in (one, other):
+            assert ask.post("/predict", json=asked).status_code == 200
+        (tmp_path / f"metrics-{os.getpid()}.json").rename(tmp_path / "metrics-1.json")  # as if of another process
+        text = one.get("/metrics").text
+        assert 'posteriori_rows_total{model="penguins"} 6' in text
+        assert 'posteriori_epistemic_nats_count{model="penguins"} 6' in text
+
     def test_metrics_count_what_was_asked(self, client: Client, penguins: Any) -> None:
         client.post("/predict", json={"rows": [GOOD] * 3, "answers": ["class", "epistemic"]})
         client.post("/predict", json={"rows": [GOOD | {"sex": "blue"}]})
@@ -219,6 +234,15 @@ class TestNotes:
         ]
         mean = next(line for line in text.splitlines() if line.startswith("posteriori_epistemic_nats_mean{"))
         assert float(mean.split()[-1]) == pytest.approx(epistemic, rel=1e-9)
+
+    def test_the_uncertainty_is_counted_across_processes_too(self, model: Any, tmp_path: Any) -> None:
+        """Sums in files are JSON: the mean has to be a number that JSON has."""
+        ask = client_of(app({"penguins": model}, folder=tmp_path))
+        said = ask.post("/predict", json={"rows": [GOOD], "answers": ["epistemic"]})
+        text = ask.get("/metrics")
+        assert (said.status_code, text.status_code) == (200, 200)
+        mean = next(line for line in text.text.splitlines() if line.startswith("posteriori_epistemic_nats_mean{"))
+        assert float(mean.split()[-1]) == pytest.approx(said.json()["rows"][0]["epistemic"], rel=1e-9)
 
     def test_processes_add_up(self, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         from posteriori.serve.metrics import Metrics
@@ -264,3 +288,28 @@ def test_mounted_in_another_application(model: Any) -> None:
     reply = ask.post("/birds/predict", json=[GOOD], headers={"authorization": f"Bearer {TOKEN}"})
     assert reply.status_code == 200
     assert ask.get("/birds/v2/health/live").status_code in (200, 404)
+
+
+@pytest.mark.slow
+def test_a_mounted_application_watches_its_files_in_the_lifespan_of_the_outer_one(
+    model: Any, numbers_model: Any, tmp_path: Any
+) -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    po.save(model, tmp_path / "birds.model")
+    models = app(tmp_path / "birds.model")
+    outer = Starlette(routes=[Mount("/birds", models)], lifespan=models.lifespan)
+
+    async def swapped() -> bool:
+        async with outer.router.lifespan_context(outer):
+            before = models.desk.shelf.get()
+            po.save(numbers_model, tmp_path / "birds.model")
+            for _ in range(100):
+                await asyncio.sleep(0.1)
+                if models.desk.shelf.get() is not before:
+                    return models.desk.shelf.get().classes == [0, 1, 2]
+        return False
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(asyncio.run, swapped()).result()

@@ -20,6 +20,8 @@ class Refusal(Exception):
         The column that is wrong.
     headers : dict
         Further headers of the response.
+    also : dict
+        The same in the words of a protocol that has its own.
     """
 
     def __init__(
@@ -33,8 +35,9 @@ class Refusal(Exception):
     ) -> None:
         super().__init__(sentence)
         self.status, self.row, self.column, self.headers = status, row, column, headers or {}
+        self.also: dict[str, Any] = {}
 
     def body(self) -> dict[str, Any]:
         """What the client reads: the sentence, and row and column where they are known."""
         where = {"row": self.row, "column": self.column}
-        return {"error": str(self)} | {name: place for name, place in where.items() if place is not None}
+        return {"error": str(self)} | {name: place for name, place in where.items() if place is not None} | self.also
