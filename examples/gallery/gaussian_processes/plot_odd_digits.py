@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 import posteriori as po
 
 digits = load_digits()
-X, y = digits.data[:300], digits.target[:300]
+X, y = digits.data[:250], digits.target[:250]
 model = po.GPClassifier(random_state=0).fit(X, y)
 left = model.loo()
 

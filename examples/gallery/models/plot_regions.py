@@ -39,7 +39,7 @@ models["stack"] = po.StackedClassifier(
 # %%
 # :class:`~posteriori.DecisionRegionDisplay` draws one model. Here it draws all of them, side by side.
 
-fig, axes = plt.subplots(2, 4, figsize=(11, 6), sharex=True, sharey=True, layout="constrained")
+fig, axes = plt.subplots(2, 4, figsize=(9.5, 5.4), sharex=True, sharey=True, layout="constrained")
 for ax, (name, model) in zip(axes.flat, models.items(), strict=True):
     model.fit(X, y)
     po.DecisionRegionDisplay.from_estimator(model, X, resolution=50, ax=ax)
