@@ -25,7 +25,11 @@ fig, ax = plt.subplots(layout="constrained")
 for name, seen in {"all 64 pixels": slice(None), "16 pixels in the middle": slice(24, 40)}.items():
     model = po.GaussianClassifier("tied").fit(X[:, seen], y)
     po.UtilityCurveDisplay.from_estimator(model, X_new[:, seen], y_new, name=name, ax=ax)
-ax.set(ylabel="accuracy of the rows decided", ylim=(0, 1.03), title="Fewer decisions, better decisions")
+ax.set(
+    ylabel="accuracy of the rows decided",
+    ylim=(0, 1.03),
+    title="The fewer rows are decided, the more often they are right",
+)
 ax.legend(loc="lower left")
 plt.show()
 
