@@ -20,8 +20,8 @@ ring = np.column_stack([np.cos(angle), np.sin(angle)]) * (y < 2)[:, None]
 X = ring + shift + np.array([0.2, 0.2, 0.12])[y, None] * rng.normal(size=(150, 2))
 
 # %%
-# Every model has its default settings, but for the deep Gaussian process, which has fewer inducing inputs and learns
-# less, to save time. It needs JAX (``pip install 'posteriori[gp]'``); the others do not.
+# Settings are close to the defaults. The deep Gaussian process has fewer inducing inputs and learns less, to save time;
+# it needs JAX (``pip install 'posteriori[gp]'``), the others do not.
 
 models = {
     "softmax": po.SoftmaxRegression(),
