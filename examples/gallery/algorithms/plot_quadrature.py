@@ -2,8 +2,8 @@ r"""
 The integral behind the argmax node
 ===================================
 
-A Gaussian process predicts the class whose latent is the largest. With independent latents :math:`h_k \sim N(\mu_k,
-v_k)`, class :math:`y` wins with probability
+A Gaussian process predicts the class whose latent is the largest. Where the latents are independent, :math:`h_k \sim
+N(\mu_k, v_k)`, class :math:`y` wins with probability
 
 .. math:: Z_y = \int N(t; \mu_y, v_y) \prod_{k \ne y} \Phi\Big(\frac{t - \mu_k}{\sqrt{v_k}}\Big)\, dt .
 
@@ -62,4 +62,4 @@ plt.show()
 
 # %%
 # **Take-away.** An unlikely label is where a fit learns most, and where nodes at the latent's mean are worst.
-# Posteriori finds the mode of the integrand first and puts its nodes there (docs/theory.md, section 6.2).
+# Posteriori finds the mode of the integrand first and puts its nodes there: section 6.2 of the theory has the formulas.

@@ -49,7 +49,7 @@ slope, intercept = np.meshgrid(np.linspace(-0.5, 4, 150), np.linspace(-8, 1.2, 1
 J = objective(slope, intercept)
 best = po.SoftmaxRegression(alpha).fit(x[:, None], y)
 
-fig, axes = plt.subplots(1, 3, figsize=(11, 4), sharex=True, sharey=True, layout="constrained")
+fig, axes = plt.subplots(1, 3, figsize=(9.5, 3.8), sharex=True, sharey=True, layout="constrained")
 for ax, (k, (name, places)) in zip(axes, enumerate(paths.items()), strict=True):
     ax.contour(
         slope, intercept, np.log(J - J.min() + 0.05), levels=12, colors="0.75", linewidths=0.8, linestyles="solid"

@@ -24,7 +24,7 @@ plug_in = np.asarray(by_hand["plug_in"].values["p"]).ravel()
 averaged = np.asarray(by_hand["monte_carlo"].values["p"]).ravel()
 expected = np.asarray(by_hand["utility"].values["expected_utility"])
 
-fig, axes = plt.subplots(1, 3, figsize=(11, 3.8), layout="constrained")
+fig, axes = plt.subplots(1, 3, figsize=(9.5, 3.7), layout="constrained")
 axes[0].semilogy(objective - objective.min() + 1e-16, "o-")
 axes[0].set(xlabel="Newton iteration", ylabel="above the minimum, nats", title="Newton's method", ylim=(1e-14, 10))
 place = np.arange(3)

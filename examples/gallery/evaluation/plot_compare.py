@@ -2,8 +2,8 @@
 Comparing models
 ================
 
-:func:`~posteriori.compare` fits each model once and judges it by rows left out. What counts is not the error of each
-log-loss but that of their *difference*, row by row: it is far smaller.
+:func:`~posteriori.compare` fits each model once and judges it by rows left out. What counts is the standard error of
+the *difference* of two log-losses, row by row, as models are often wrong about the same rows.
 """
 
 import matplotlib.pyplot as plt
@@ -36,4 +36,4 @@ display.ax_.set_title("Five models of 178 wines, each row predicted without itse
 plt.show()
 
 # %%
-# **Take-away.** Do not ask whether two log-losses are within their errors; ask for the error of the difference.
+# **Take-away.** Do not compare the errors of two log-losses; look at the error of their difference.

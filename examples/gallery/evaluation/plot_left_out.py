@@ -28,8 +28,8 @@ refitted = cross_val_predict(po.SoftmaxRegression(0.1), X, y, cv=LeaveOneOut(), 
 print(f"formula {seconds:.3f} s, {len(y)} fits {time.perf_counter() - start:.3f} s")
 
 # %%
-# The probability of each row's own label, when the row is left out; the third panel is what the model says of rows that
-# it has seen.
+# The probability of each row's own label, when the row is left out. The second panel shows what the model says of rows
+# that it has seen.
 
 by_formula = np.exp(left.log_proba[rows, y])
 by_fits = np.exp(refitted[rows, y])

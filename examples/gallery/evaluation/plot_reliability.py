@@ -2,7 +2,7 @@
 Reliability of four models
 ==========================
 
-Are models calibrated as they come? Each is fitted to the same half of the data, and judged on the other half by
+Are models calibrated as they come? Each is fitted to the same 600 rows, and judged on 1,800 others by
 :class:`~posteriori.ReliabilityDisplay`.
 """
 

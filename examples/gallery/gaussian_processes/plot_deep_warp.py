@@ -4,7 +4,7 @@ What a hidden layer does
 
 A deep Gaussian process passes its input through a hidden layer of functions before it classifies. Here labels change
 slowly on one side and fast on the other: one lengthscale does not suit both. A hidden layer can stretch the fast
-side. (On most tables a second layer does not pay, and takes longer; this one was made for it.)
+side. These data were made for it: on most tables a second layer takes longer and does not pay.
 """
 
 import matplotlib.pyplot as plt

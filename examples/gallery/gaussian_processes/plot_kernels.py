@@ -26,7 +26,7 @@ kernels = {
 # %%
 # A border in the shape of a wave. A linear kernel cannot follow it; the others can.
 
-fig, axes = plt.subplots(1, 4, figsize=(12, 3.5), sharex=True, sharey=True, layout="constrained")
+fig, axes = plt.subplots(1, 4, figsize=(10, 3.2), sharex=True, sharey=True, layout="constrained")
 for ax, (name, kernel) in zip(axes, kernels.items(), strict=True):
     model = po.GPClassifier(kernel, random_state=0).fit(X, y)
     po.DecisionRegionDisplay.from_estimator(model, X, resolution=60, ax=ax)

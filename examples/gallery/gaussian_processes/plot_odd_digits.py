@@ -14,7 +14,8 @@ import posteriori as po
 
 digits = load_digits()
 X, y = digits.data[:300], digits.target[:300]
-model = po.GPClassifier(random_state=0).fit(X, y)
+
+model = po.GPClassifier(n_learning=150, random_state=0).fit(X, y)  # the kernel is learned from 150 rows
 left = model.loo()
 
 # %%

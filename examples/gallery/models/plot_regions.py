@@ -20,8 +20,8 @@ ring = np.column_stack([np.cos(angle), np.sin(angle)]) * (y < 2)[:, None]
 X = ring + shift + np.array([0.2, 0.2, 0.12])[y, None] * rng.normal(size=(150, 2))
 
 # %%
-# Every model has its default settings, but for the deep Gaussian process, which learns less to save time. It needs JAX
-# (``pip install 'posteriori[gp]'``); the others do not.
+# Settings are close to the defaults. The deep Gaussian process has fewer inducing inputs and learns less, to save time;
+# it needs JAX (``pip install 'posteriori[gp]'``), the others do not.
 
 models = {
     "softmax": po.SoftmaxRegression(),
@@ -39,7 +39,7 @@ models["stack"] = po.StackedClassifier(
 # %%
 # :class:`~posteriori.DecisionRegionDisplay` draws one model. Here it draws all of them, side by side.
 
-fig, axes = plt.subplots(2, 4, figsize=(11, 6), sharex=True, sharey=True, layout="constrained")
+fig, axes = plt.subplots(2, 4, figsize=(9.5, 5.4), sharex=True, sharey=True, layout="constrained")
 for ax, (name, model) in zip(axes.flat, models.items(), strict=True):
     model.fit(X, y)
     po.DecisionRegionDisplay.from_estimator(model, X, resolution=50, ax=ax)

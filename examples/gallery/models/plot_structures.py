@@ -30,7 +30,7 @@ def ellipse(mean, covariances, structure, k):
     return mean + 2 * np.column_stack([np.cos(angle), np.sin(angle)]) @ np.linalg.cholesky(matrix).T
 
 
-fig, axes = plt.subplots(1, 5, figsize=(12, 3), sharex=True, sharey=True, layout="constrained")
+fig, axes = plt.subplots(1, 5, figsize=(10, 2.7), sharex=True, sharey=True, layout="constrained")
 for ax, structure in zip(axes, ["full", "diagonal", "spherical", "tied", "tied_diagonal"], strict=True):
     model = po.GaussianClassifier(structure).fit(X, y)
     for k in range(3):

@@ -3,7 +3,7 @@ Relevance of features by ARD
 ============================
 
 ``prior="ard"`` (automatic relevance determination) gives the weights of each feature a precision of its own, and the
-evidence chooses them. A feature that tells nothing gets a high precision: its weights are held at zero.
+evidence chooses them. A feature that tells nothing gets a high precision: its weights are held close to zero.
 """
 
 import matplotlib.pyplot as plt

@@ -39,5 +39,5 @@ top.text(found * 1.1, top.get_ylim()[0], "default", va="bottom")
 plt.show()
 
 # %%
-# **Take-away.** The evidence finds a good strength of the prior from one set of fits to all rows; nothing needs a grid
-# or folds.
+# **Take-away.** The evidence finds a good strength of the prior from fits to all rows; it needs neither folds nor a
+# grid.

@@ -3,7 +3,7 @@ What a prior expects
 ====================
 
 A prior on weights is a claim about probabilities, before any label is seen. ``prior_sample`` draws class
-probabilities under weights from the prior: look whether they are what you would expect.
+probabilities under weights from the prior: check whether they are what you would expect.
 """
 
 import matplotlib.pyplot as plt

@@ -34,7 +34,7 @@ for X, y in days:
 X_all, y_all = np.concatenate([X for X, _ in days]), np.concatenate([y for _, y in days])
 at_once = po.BayesianSoftmaxRegression(0.1, approximation="laplace").fit(X_all, y_all)
 estimates.append(at_once.contrast(1, 0).query("feature == 'x0'").iloc[0])
-print(f"day by day {estimates[-2]['mean']:.3f}, at once {estimates[-1]['mean']:.3f}")
+print(f"slope day by day {estimates[-2]['mean']:.3f}, at once {estimates[-1]['mean']:.3f}")
 
 fig, ax = plt.subplots(layout="constrained")
 for i, estimate in enumerate(estimates):
@@ -47,6 +47,16 @@ ax.set_xticks([*range(1, 13), 13], [*range(1, 13), "all\nat once"])
 ax.set(xlabel="days seen", ylabel="slope, 95 % interval", xlim=(0.3, 13.7))
 ax.set_title("Day by day the interval narrows, to that of all days at once")
 plt.show()
+
+# %%
+# Gaussian classes need counts, means and scatters only, which add up exactly.
+
+gaussian = po.GaussianClassifier("tied", prior="evidence")
+for X, y in days:
+    gaussian.partial_fit(X, y, classes=[0, 1])
+whole = po.GaussianClassifier("tied", prior="evidence").fit(X_all, y_all)
+difference = np.abs(gaussian.predict_proba(X_all) - whole.predict_proba(X_all)).max()
+print(f"largest difference of a probability: {difference:.0e}")
 
 # %%
 # **Take-away.** A posterior is all that has to be kept of old rows: what follows from it agrees with a fit to all rows,

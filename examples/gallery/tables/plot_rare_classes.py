@@ -3,8 +3,8 @@ Rare classes
 ============
 
 Three rows do not determine a covariance of their own. Maximum likelihood gives the rare class a thin ellipse around
-them, and is sure of nonsense. :class:`~posteriori.GaussianClassifier` integrates over what it does not know, and
-borrows shape from the other classes.
+them, and is sure of what it cannot know. :class:`~posteriori.GaussianClassifier` integrates over what it does not
+know, and borrows shape from the other classes.
 """
 
 import matplotlib.pyplot as plt

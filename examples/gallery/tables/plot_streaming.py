@@ -2,8 +2,8 @@
 More rows than a batch
 ======================
 
-A Parquet data set is read batch by batch, in every pass, and never as a whole. What a model needs of its rows is a
-sum, so the result is that of a fit in memory.
+A Parquet data set is read batch by batch. What a model needs of its rows is a sum, so the result is that of a fit in
+memory. Features of up to 64 MB, like these, are read once and kept; larger ones are read again in each pass.
 """
 
 import tempfile

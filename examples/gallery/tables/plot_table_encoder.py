@@ -6,6 +6,8 @@ A table as it comes has text, dates, gaps and row numbers. :class:`~posteriori.T
 stated rules, and ``describe`` says what became of each column, and why.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -39,8 +41,12 @@ print(table.head(4).to_string(index=False))
 # constant.
 
 model = make_pipeline(po.TableEncoder(), po.BayesianSoftmaxRegression("blocks"))
-model.fit(table, "returned")
-print(model[0].describe()[["kind", "becomes", "dropped"]].to_string())
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    model.fit(table, "returned")
+print(f"{caught[0].category.__name__}: {caught[0].message}")
+for column, found in model[0].describe().iterrows():
+    print(f"{column:9} {found['becomes'] or 'dropped: ' + found['dropped']}")
 
 # %%
 # Each column of the table becomes one or more features, or none. The weights are those for "yes" against "no".

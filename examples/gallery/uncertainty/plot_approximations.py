@@ -42,6 +42,6 @@ ax.legend()
 plt.show()
 
 # %%
-# **Take-away.** Where classes are nearly separable, Laplace's Gaussian lies too far to the left, and holds slopes of
-# the wrong sign possible; the default, ``approximation="auto"``, compares the approximations by left-out rows and takes
-# the one that predicts best.
+# **Take-away.** Where classes are nearly separable, Laplace's Gaussian lies too far to the left, and gives some
+# probability to slopes of the wrong sign; the default, ``approximation="auto"``, compares the approximations by
+# left-out rows and takes the one that predicts best.

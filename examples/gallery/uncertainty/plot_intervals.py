@@ -2,8 +2,8 @@
 Intervals on a probability
 ==========================
 
-"The probability is 0.7" can rest on ten rows or on a thousand. ``predict_interval`` says how far the probability may
-be from the truth: it holds 95 % of the posterior of that probability.
+"The probability is 0.7" can rest on ten rows or on a thousand. ``predict_interval`` gives the two values between
+which the true probability lies with a probability of 95 %, as far as the model can know.
 """
 
 import matplotlib.pyplot as plt
