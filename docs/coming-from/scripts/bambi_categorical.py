@@ -1,7 +1,8 @@
 """The Bambi side of docs/coming-from/brms-bambi.md.
 
-From this folder, ``python bambi_categorical.py > ../recorded/bambi_categorical.txt`` prints what the page shows, and writes the
-numbers with all digits to ../recorded/bambi_categorical.json.
+From this folder, ``python bambi_categorical.py > ../recorded/bambi_categorical.txt``
+prints what the page shows, and writes the numbers with all digits to
+../recorded/bambi_categorical.json.
 """
 
 import json

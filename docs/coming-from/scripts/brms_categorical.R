@@ -2,6 +2,7 @@
 #   Rscript brms_categorical.R > ../recorded/brms_categorical.txt
 # prints what the page shows, and writes the numbers with all digits to ../recorded/brms_categorical.json.
 suppressMessages(library(brms))
+# Where Boost is a package of the system (Debian), rstan finds it after rstan::rstan_options(boost_lib = "/usr/include").
 options(width = 110, digits = 4)
 penguins <- na.omit(read.csv("../../../src/posteriori/tables/bundled/penguins.csv")[, c("species", "flipper_length_mm", "body_mass_g")])
 standard <- function(x) (x - mean(x)) / sqrt(mean((x - mean(x))^2))

@@ -1,7 +1,8 @@
 """The GPflow side of docs/coming-from/gpflow-gpytorch.md.
 
-From this folder, ``python gpflow_softmax.py > ../recorded/gpflow_softmax.txt`` prints what the page shows, and writes the numbers
-with all digits to ../recorded/gpflow_softmax.json.
+From this folder, ``python gpflow_softmax.py > ../recorded/gpflow_softmax.txt``
+prints what the page shows, and writes the numbers with all digits to
+../recorded/gpflow_softmax.json.
 """
 
 import json

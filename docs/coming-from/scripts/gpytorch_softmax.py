@@ -1,7 +1,8 @@
 """The GPyTorch side of docs/coming-from/gpflow-gpytorch.md.
 
-From this folder, ``python gpytorch_softmax.py > ../recorded/gpytorch_softmax.txt`` prints what the page shows, and writes the numbers
-with all digits to ../recorded/gpytorch_softmax.json.
+From this folder, ``python gpytorch_softmax.py > ../recorded/gpytorch_softmax.txt``
+prints what the page shows, and writes the numbers with all digits to
+../recorded/gpytorch_softmax.json.
 """
 
 import json

@@ -1,7 +1,8 @@
 """The Spark side of docs/coming-from/spark.md.
 
-From this folder, ``python spark_logistic.py > ../recorded/spark_logistic.txt`` prints what the page shows, and writes the numbers
-with all digits to ../recorded/spark_logistic.json. It needs pyspark, and Java.
+From this folder, ``python spark_logistic.py > ../recorded/spark_logistic.txt``
+prints what the page shows, and writes the numbers with all digits to
+../recorded/spark_logistic.json. It needs pyspark, and Java.
 """
 
 import json
