@@ -52,7 +52,7 @@ wheel: $(INSTALLED)-dev  ## build the wheel, install it elsewhere, run its demo
 
 # Without a network: links into the web are read, not followed. The last lines say what was built and what is wrong.
 docs: $(INSTALLED)-docs  ## build the site into docs/_build/html: warnings are errors
-	@start=$$(date +%s); $(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html \
+	@start=$$(date +%s); $(BIN)/python -m sphinx -b html -W --keep-going -j auto -q docs docs/_build/html \
 	&& $(BIN)/python docs/check_site.py docs/_build/html --since $$start
 
 bench: $(INSTALLED)-bench  ## benchmarks; options in BENCH_ARGS="..."

@@ -48,7 +48,7 @@ extensions = [
     "extensions.theory",
 ]
 exclude_patterns = ["_build", "extensions", "live", "**.ipynb", "sg_execution_times.rst"]
-suppress_warnings = ["config.cache", "toc.empty_glob", "myst.xref_missing"]  # TODO the last two
+suppress_warnings = ["config.cache"]
 nitpicky = False
 default_role = "py:obj"
 keep_warnings = False
