@@ -21,6 +21,8 @@ LOADED = {("img", "src"), ("script", "src"), ("link", "href"), ("iframe", "src")
 """Where a browser loads what is named without being asked."""
 POINTERS = {"canonical", "next", "prev", "search", "index", "author"}
 """Kinds of <link> that name a page and load nothing."""
+THUMBNAIL = re.compile(r"_thumb\.\w+$")
+"""Small pictures of the gallery's index, whose titles stand below them: to hear these twice helps nobody."""
 STYLE_URL = re.compile(r"url\(\s*['\"]?(?!data:|#)([^'\")]+)['\"]?\s*\)|@import\s+['\"]([^'\"]+)['\"]")
 
 
@@ -39,7 +41,7 @@ class Page(HTMLParser):
         """Note what a tag names."""
         found = dict(attributes)
         self.places |= {value for key in ("id", "name") if (value := found.get(key))}
-        if tag == "img" and not (found.get("alt") or "").strip() and "aria-hidden" not in found:
+        if tag == "img" and not (found.get("alt") or "").strip() and not THUMBNAIL.search(found.get("src") or ""):
             self.without_alt.append(found.get("src") or "")
         for key in ("href", "src"):
             if (address := found.get(key)) is not None:

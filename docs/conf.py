@@ -47,7 +47,7 @@ extensions = [
     "extensions.llms",
     "extensions.theory",
 ]
-exclude_patterns = ["_build", "extensions", "live", "**.ipynb", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "extensions", "live", "**.ipynb", "**/sg_execution_times.rst", "sg_execution_times.rst"]
 suppress_warnings = ["config.cache"]
 nitpicky = False
 default_role = "py:obj"
@@ -133,10 +133,12 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "back_to_top_button": False,
 }
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "live": []}
 html_context = {"default_mode": "auto"}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 copybutton_exclude = ".linenos, .gp, .go"
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)
+# Examples may import JAX before Sphinx deals pages to processes of its own, which have no use for it.
+warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)

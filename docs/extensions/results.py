@@ -56,8 +56,11 @@ _MACHINE = re.compile(r"^.+?, \d+ cores; .+; \d{4}-\d\d-\d\d\.", re.MULTILINE)
 def page(name: str) -> str:
     """A page of results: their text, the machine in the foot of it, and the command."""
     source = RESULTS / f"{name}.md"
-    text = relinked(source.read_text(encoding="utf-8"), RESULTS, FOLDER / source.name)
     command = REPEATED_BY.get(name, f"python -m benchmarks {name.replace('_', '-')}")
+    if not source.is_file():
+        title = name.replace("_", " ").capitalize()
+        return f"# {title}\n\nThis has a benchmark, but no results yet.\n\n```sh\n{command}\n```\n"
+    text = relinked(source.read_text(encoding="utf-8"), RESULTS, FOLDER / source.name)
     lines = [text.rstrip(), "", "## Repeat it", "", "```sh", command, "```", ""]
     lines += ["The rules, the options and the data are in [Rules](rules.md)."]
     if not _MACHINE.search(text):
@@ -81,9 +84,7 @@ def index() -> str:
         "```",
     ]
     for group, names in GROUPS.items():
-        there = [name for name in names if (RESULTS / f"{name}.md").is_file()]
-        if there:
-            lines += ["", f"## {group}", "", "```{toctree}", "", *there, "```"]
+        lines += ["", f"## {group}", "", "```{toctree}", "", *names, "```"]
     return "\n".join([*lines, "", "**Next:** [In short](overview.md)", ""])
 
 
@@ -92,7 +93,7 @@ def pages() -> dict[Path, str]:
     for picture in RESULTS.glob("*.png"):
         shutil.copyfile(picture, FOLDER / picture.name)
     rules = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8").replace("# Benchmarks\n", "# Rules\n", 1)
-    names = [path.stem for path in sorted(RESULTS.glob("*.md"))]
+    names = [name for group in GROUPS.values() for name in group]
     return {
         FOLDER / "index.md": index(),
         FOLDER / "rules.md": relinked(rules, ROOT / "benchmarks", FOLDER / "rules.md"),
