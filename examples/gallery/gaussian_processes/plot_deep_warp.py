@@ -46,5 +46,5 @@ axes[1].legend(loc="lower left")
 plt.show()
 
 # %%
-# **Take-away.** A second layer helps where the border changes its scale from place to place; elsewhere use
-# :class:`~posteriori.GPClassifier`.
+# **Take-away.** A second layer can help where the border changes its scale from place to place, and does not always do
+# so: fit :class:`~posteriori.GPClassifier` first, and keep the deeper model only if it predicts new rows better.

@@ -50,3 +50,4 @@ print(f"better than its best member, {gain.best}, by {gain.difference:.3f} +- {g
 
 # %%
 # **Take-away.** Models that are wrong about different rows are better together, and left-out rows say in which shares.
+# Where one model is best everywhere, a stack gains little or nothing.

@@ -52,5 +52,5 @@ ax.set_title("The fewer the rows, the more the prior matters")
 plt.show()
 
 # %%
-# **Take-away.** Let the evidence choose the strength of the prior; try "ard" if you expect that many features do not
-# matter.
+# **Take-away.** Let the evidence choose the strength of the prior. Try "ard" if you expect that many features do not
+# matter, but not with a few dozen rows.
