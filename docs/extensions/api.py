@@ -237,6 +237,7 @@ def page(name: str) -> str:
             lines += [f".. {directive}:: {short}.{member}", ""]
     else:
         lines += [f".. autofunction:: {short}", ""]
+    lines += [f".. minigallery:: posteriori.{name}", "   :add-heading: In the gallery", "   :heading-level: -", ""]
     return "\n".join(lines)
 
 
