@@ -114,6 +114,7 @@ class Seen:
 
         printed = StringIO()
         matplotlib.use("agg")
+        plt.close("all")  # what other tests of this process have left open
         with matplotlib.rc_context(), warnings.catch_warnings(), redirect_stdout(printed), threadpool_limits(1):
             style.use(STYLE)
             warnings.simplefilter("error")
