@@ -9,7 +9,13 @@ import numpy as np
 from scipy.special import ndtri
 
 from posteriori.decision.decisions import decide
-from posteriori.decision.scores import calibration_error, labels_and_weights, mean_and_error, realised_utility
+from posteriori.decision.scores import (
+    calibration_bins,
+    calibration_error,
+    labels_and_weights,
+    mean_and_error,
+    realised_utility,
+)
 from posteriori.decision.utility import Utility
 from posteriori.rows.copies import comparable, group_copies
 from posteriori.rows.engines import engine_for, read_labels, without_column
@@ -17,12 +23,24 @@ from posteriori.rows.engines import engine_for, read_labels, without_column
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DecisionValue", "Evaluation", "Score", "evaluate", "proportion", "score_probabilities"]
+__all__ = [
+    "DecisionValue",
+    "Evaluation",
+    "Score",
+    "evaluate",
+    "interval_about",
+    "mean_score",
+    "proportion",
+    "reliability",
+    "score_probabilities",
+]
 
 _BOOTSTRAP = 200
 _BOOTSTRAP_ROWS = 20_000
 """Beyond so many rows, sampling noise of the calibration error is too small to be worth resampling."""
 _Z = float(ndtri(0.975))
+_BINS = 10
+"""Bins of the reliability diagram."""
 
 
 class Score(NamedTuple):
@@ -219,10 +237,10 @@ def score_probabilities(
     effective = weights.sum() ** 2 / (weights**2).sum()
     scores = {
         "accuracy": proportion(float(weights @ (best == codes) / weights.sum()), effective),
-        "log_loss": _mean(surprise, weights),
-        "brier": _mean(((P - hits) ** 2).sum(axis=1), weights),
+        "log_loss": mean_score(surprise, weights),
+        "brier": mean_score(((P - hits) ** 2).sum(axis=1), weights),
         "calibration_error": Score(calibration.corrected, *ends),
-        "log_loss_of_frequencies": _mean(-np.log(np.maximum(shares, 1e-300))[codes], weights),
+        "log_loss_of_frequencies": mean_score(-np.log(np.maximum(shares, 1e-300))[codes], weights),
     }
     unweighted = sample_weight is None
     confusion = np.zeros((K, K), dtype=int if unweighted else float)
@@ -251,12 +269,42 @@ def _decision_value(
     )
 
 
-def _mean(values: np.ndarray, weights: np.ndarray) -> Score:
+def mean_score(values: np.ndarray, weights: np.ndarray | None = None) -> Score:
     """Mean and normal interval of scores that are not negative; a single row has none."""
-    mean, error = mean_and_error(values, weights)
+    mean, lower, upper = interval_about(*mean_and_error(values, weights))
+    return Score(mean, max(0.0, lower), upper)
+
+
+def interval_about(mean: float, error: float) -> Score:
+    """A mean with this standard error, and its normal interval; there is none if the error is not known.
+
+    >>> interval_about(1.0, float("inf")).has_interval
+    False
+    """
     if not np.isfinite(error):
         return Score(mean, np.nan, np.nan)
-    return Score(mean, max(0.0, mean - _Z * error), mean + _Z * error)
+    return Score(mean, mean - _Z * error, mean + _Z * error)
+
+
+def reliability(p: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """How often events of probability p happened, in bins of about equally many rows, with Wilson's intervals.
+
+    The keys are those of the chart `reliability` of page/charts.js: probability, frequency, lower, upper and rows.
+
+    >>> found = reliability(np.array([0.25, 0.25, 0.75, 0.75]), np.array([0.0, 0.0, 1.0, 1.0]))
+    >>> found["frequency"], found["rows"]
+    (array([0.5]), array([4.]))
+    """
+    n = len(p)
+    bins = calibration_bins(p, hit, np.ones(n) if weights is None else weights, min(_BINS, max(1, n // 5)))
+    ranges = [proportion(float(f), float(m)) for f, m in zip(bins.frequency, bins.count, strict=True)]
+    return {
+        "probability": bins.probability,
+        "frequency": bins.frequency,
+        "lower": np.array([found.lower for found in ranges]),
+        "upper": np.array([found.upper for found in ranges]),
+        "rows": bins.count,
+    }
 
 
 def proportion(share: float, n: float) -> Score:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posteriori.decision.scores import calibration_bins, events
-from posteriori.reports.evaluation import Evaluation, Score, proportion
+from posteriori.decision.scores import events
+from posteriori.reports.evaluation import Evaluation, Score, reliability
 from posteriori.reports.page_parts import drawable, figure, number, percent, rows_word, shortened, table
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _MOST_VALUES = 5
 _MOST_MISSING = 20
 _MOST_NUMBERS = 20
 """Classes up to which the cells of a confusion matrix have room for numbers, but on a telephone."""
-_BINS = 10
 _SCORES = {
     "accuracy": "Accuracy",
     "log_loss": "Log-loss",
@@ -158,29 +157,21 @@ def _interval(score: Score, key: str, n: int) -> str:
 def calibration(evaluation: Evaluation, drawn: dict[str, Any]) -> str:
     """The reliability diagram: how often the most probable class is true, by its probability."""
     ((p, hit),) = events(evaluation.probabilities, evaluation.codes, "top")
-    n = len(p)
-    weights = np.ones(n) if evaluation.weights is None else evaluation.weights
-    bins = calibration_bins(p, hit, weights, min(_BINS, max(1, n // 5)))
-    ranges = [proportion(float(f), float(m)) for f, m in zip(bins.frequency, bins.count, strict=True)]
-    drawn["chart-reliability"] = {
-        "chart": "reliability",
-        "title": "Reliability diagram",
-        "probability": drawable(bins.probability),
-        "frequency": drawable(bins.frequency),
-        "lower": drawable(r.lower for r in ranges),
-        "upper": drawable(r.upper for r in ranges),
-        "rows": drawable(bins.count),
+    found = reliability(p, hit, evaluation.weights)
+    drawn["chart-reliability"] = {"chart": "reliability", "title": "Reliability diagram"} | {
+        name: drawable(values) for name, values in found.items()
     }
+    bins = list(zip(*found.values(), strict=True))
     body = [
-        [f"{bins.probability[b]:.3f}", f"{r.value:.3f}", f"{r.lower:.3f} to {r.upper:.3f}", f"{bins.count[b]:,.0f}"]
-        for b, r in enumerate(ranges)
+        [f"{mean:.3f}", f"{share:.3f}", f"{lower:.3f} to {upper:.3f}", f"{rows:,.0f}"]
+        for mean, share, lower, upper, rows in bins
     ]
     numbers = table(["mean probability", "frequency", "95 % interval", "rows"], body, "Bins of about equally many rows")
-    within = sum(r.lower <= q <= r.upper for q, r in zip(bins.probability, ranges, strict=True))
+    within = sum(lower <= mean <= upper for mean, _, lower, upper, _ in bins)
     caption = (
         "Points on the dashed line mean what they say: of rows given a probability of 80 %, 80 % are right. Below it "
         "the model is too sure, above it not sure enough. Lines are 95 % intervals; bars along the bottom say how many "
-        f"rows a bin has. The interval holds the probability in {within} of {len(ranges)} bins."
+        f"rows a bin has. The interval holds the probability in {within} of {len(bins)} bins."
     )
     return figure("chart-reliability", "Reliability diagram", caption, numbers)
 

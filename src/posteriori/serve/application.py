@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 
 from posteriori.decision.utility import Utility
-from posteriori.serve import plain
+from posteriori.serve import page, plain
 from posteriori.serve.batcher import Batcher
 from posteriori.serve.desk import Desk, desk_of
 from posteriori.serve.errors import Refusal
@@ -95,7 +95,7 @@ def app(
             metrics.write()
             executor.shutdown(wait=True)
 
-    router = Router([*plain.ROUTES, *_ROUTES], default=_not_found, lifespan=lifespan)
+    router = Router([*plain.ROUTES, *page.ROUTES, *_ROUTES], default=_not_found, lifespan=lifespan)
 
     async def inner(scope: Any, receive: Any, send: Any) -> None:
         scope["posteriori.desk"] = scope["app"] = desk

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import asyncio
+from collections.abc import Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from posteriori.serve.metrics import Metrics
 from posteriori.serve.rows import SentRows
 from posteriori.serve.served_model import ServedModel
 from posteriori.serve.shelf import Shelf
+from posteriori.serve.stored_tables import StoredTables
 
 __all__ = ["Desk", "desk_of"]
 
@@ -43,6 +46,15 @@ class Desk:
     limits: Limits
     executor: ThreadPoolExecutor
     folder: Path
+
+    @cached_property
+    def tables(self) -> StoredTables:
+        """The tables of the page."""
+        return StoredTables(self.folder / "tables")
+
+    async def in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function that takes long returns; the event loop goes on meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
 
     async def answer(
         self, model: ServedModel, rows: SentRows, asked: Asked, scope: MutableMapping[str, Any]

@@ -69,7 +69,7 @@ class ModelColumn:
         if self.kind == "category":
             return about | {"levels": list(self.levels), "other": self.other}
         if self.kind.startswith("date"):
-            return about | {name: self._moment(getattr(self, name)) for name in ("low", "high", "typical")}
+            return about | {name: self.moment(getattr(self, name)) for name in ("low", "high", "typical")}
         if self.kind == "boolean":
             return about
         return about | {"low": self.low, "high": self.high, "integer": self.dtype.lower().startswith(("int", "uint"))}
@@ -127,7 +127,7 @@ class ModelColumn:
             if value is not None and not fits(value):
                 raise self.refusal(i, value)
 
-    def _moment(self, seconds: Any) -> str | None:
+    def moment(self, seconds: Any) -> str | None:
         """Seconds since 1970 as text."""
         if seconds is None or not math.isfinite(seconds):
             return None

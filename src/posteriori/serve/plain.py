@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from posteriori.serve.answers import Answers, Asked, asked
 from posteriori.serve.bodies import ARROW, CSV, JSON, json_value, media_type, table_rows
-from posteriori.serve.desk import Desk, desk_of
+from posteriori.serve.desk import desk_of
 from posteriori.serve.errors import Refusal
 from posteriori.serve.guard import body_of
 from posteriori.serve.rows import SentRows, of_records
@@ -38,12 +38,12 @@ async def predict(request: Request) -> Response:
     write = _writer(request.headers.get("accept"))
     body = body_of(request.scope)
     if len(body) > _IN_THREAD:
-        rows, wanted = await _in_thread(desk, _read, body, request, query, model)
+        rows, wanted = await desk.in_thread(_read, body, request, query, model)
     else:
         rows, wanted = _read(body, request, query, model)
     answers = await desk.answer(model, rows, wanted, request.scope)
     if answers.n_rows > 1000:
-        return await _in_thread(desk, write, model, answers)
+        return await desk.in_thread(write, model, answers)
     return write(model, answers)
 
 
@@ -54,12 +54,6 @@ async def models(request: Request) -> Response:
 
 
 ROUTES = [Route("/predict", predict, methods=["POST"]), Route("/models", models, methods=["GET"])]
-
-
-async def _in_thread(desk: Desk, function: Callable[..., Any], *arguments: Any) -> Any:
-    import asyncio
-
-    return await asyncio.get_running_loop().run_in_executor(desk.executor, function, *arguments)
 
 
 def _query(request: Request) -> dict[str, Any]:

@@ -92,9 +92,10 @@ class ServedModel:
     @property
     def kinds(self) -> dict[str, str]:
         """What text in a column is read as, by the names of the columns."""
+        truth = {} if self.target is None else {self.target: "label"}
         if self.encoder is None:
-            return {column.name: column.kind for column in self.columns}
-        return fitted_kinds(column for column in self.encoder.encoding_.columns if column.plan is not None)
+            return truth | {column.name: column.kind for column in self.columns}
+        return truth | fitted_kinds(column for column in self.encoder.encoding_.columns if column.plan is not None)
 
     def described(self) -> dict[str, Any]:
         """What a client should know of the model, for JSON."""
@@ -112,11 +113,7 @@ class ServedModel:
 
     def answer(self, rows: SentRows, asked: Asked) -> Answers:
         """Answer rows, in pieces if they are many."""
-        arrays = rows.arrays(self.columns)
-        pieces = [
-            self._answer({name: values[start : start + _ROWS_AT_ONCE] for name, values in arrays.items()}, asked, start)
-            for start in range(0, rows.n_rows, _ROWS_AT_ONCE)
-        ]
+        pieces = list(self.pieces(rows, asked))
         if not pieces:
             raise Refusal("There are no rows.")
         if len(pieces) == 1:
@@ -124,6 +121,13 @@ class ServedModel:
         warnings = tuple(dict.fromkeys(sentence for piece in pieces for sentence in piece.warnings))
         values = {name: np.concatenate([piece.values[name] for piece in pieces]) for name in pieces[0].values}
         return replace(pieces[0], values=values, warnings=warnings)
+
+    def pieces(self, rows: SentRows, asked: Asked) -> Iterator[Answers]:
+        """The answers to rows in order, those to so many rows at a time that memory is bounded."""
+        arrays = rows.arrays(self.columns)
+        for start in range(0, rows.n_rows, _ROWS_AT_ONCE):
+            some = {name: values[start : start + _ROWS_AT_ONCE] for name, values in arrays.items()}
+            yield self._answer(some, asked, start)
 
     def typical_rows(self) -> SentRows:
         """One row with typical values, with which the model is tried before it is asked."""
