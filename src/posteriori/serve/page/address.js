@@ -1,6 +1,6 @@
 // What is shown, as the fragment of the address: no server sees it, and a link shows a colleague the same.
 
-const TEXTS = ["model", "view", "curve", "table"];
+const TEXTS = ["model", "view", "curve", "table", "levels"];
 const VALUES = ["row", "utility", "against", "sort", "only", "start"];
 
 /** What an address says; what cannot be read of it is left out. */

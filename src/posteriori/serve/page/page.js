@@ -13,14 +13,15 @@ import { cellsOf, utilityCsv, utilityTable } from "./utility_table.js";
 
 const PARTS = ["class", "proba", "lower", "upper", "total", "aleatoric", "epistemic", "set"];
 const PAUSE = 120; // milliseconds without typing, before a table is asked for
+const PAUSE_OF_SPEECH = 700; // before what has come of a change is said
 const LONGEST_SHOWN = 200_000; // letters of pasted rows that a text field bears
 const TYPES = { parquet: "application/vnd.apache.parquet", arrow: "application/vnd.apache.arrow.stream" };
 
 let models = [], model = null, state = {};
 let form = null, utilities = null, start = null, isFilling = false;
 let answer = null; // of the row that is shown: { model, row, values }
+let waiting = null, telling = null, told = null; // what is asked and said a little later, and what was said last
 let table = null, summary = null; // the table that is shown, and what was said of it
-const options = { new_columns: null, new_levels: null }; // what has been allowed by a click
 
 const shownModel = () => models.find(({ name }) => name === state.model) ?? models[0];
 const isRow = () => state.view !== "rows";
@@ -53,7 +54,7 @@ function openModel() {
   start = own ? { actions: own.actions.map(nameOf), matrix: own.matrix }
     : { actions: classes, matrix: classes.map((_, k) => classes.map((_, a) => (k === a ? 1 : 0))) };
   answer = table = summary = null;
-  byId("title").textContent = model.target ? `Which ${shortened(model.target, 40)}?` : shortened(model.name, 60);
+  byId("title").textContent = model.target ? `Which ${shortened(model.target, 40)}?` : "Which class?";
   byId("about").textContent = `${model.name}: ${model.class} with ${classes.length} classes and `
     + `${model.columns.length} columns, version ${model.version}`;
   document.title = `${model.name}: posteriori`;
@@ -125,11 +126,11 @@ const query = (more = {}) => {
   const given = { model: model.name, ...more };
   return new URLSearchParams(Object.entries(given).filter(([, value]) => value)).toString();
 };
-const key = (row) => JSON.stringify([model.name, model.version, row, options.new_levels]);
+const key = (row) => JSON.stringify([model.name, model.version, row, state.levels]);
 
 const predict = inTurn(async (row) => {
-  const now = key(row), wanted = PARTS.filter((name) => model.answers.includes(name)), path = query(
-    { new_levels: options.new_levels });
+  const now = key(row), wanted = PARTS.filter((name) => model.answers.includes(name));
+  const path = query({ new_levels: state.levels });
   try {
     const found = await ask(`predict?${path}`, { body: { rows: [row], answers: wanted } });
     if (now !== key(state.row) || !isRow()) return;
@@ -148,9 +149,8 @@ function refuseRow(refused) {
   const isTold = refused.column !== null && form.complain(refused.message, refused.column);
   const isTyping = byId("row-form").contains(document.activeElement);
   const help = (remedy) => {
-    Object.assign(options, remedy);
     byId("row-trouble").replaceChildren();
-    show();
+    change(remedy.new_levels ? { levels: remedy.new_levels } : {});
   };
   if (isTold && !refused.remedy) byId("row-trouble").replaceChildren();
   else complain(byId("row-trouble"), refused, help, { focus: !isTyping && !isTold });
@@ -163,7 +163,7 @@ function refuseRow(refused) {
 const alongColumn = inTurn(async (row, column) => {
   const now = key(row);
   try {
-    const body = { row, column: column.name, ...(options.new_levels ? { new_levels: options.new_levels } : {}) };
+    const body = { row, column: column.name, ...(state.levels ? { new_levels: state.levels } : {}) };
     const found = await ask(`page/curve?${query()}`, { body });
     if (now !== key(state.row) || column !== curveColumn()) return;
     const pick = (value) => {
@@ -209,11 +209,16 @@ function drawRow() {
   const likely = `Most probable: ${shortened(nameOf(values.class), 28)}. `;
   byId("verdict").replaceChildren(likely, "Recommended: ", make("strong", {}, shortened(action, 28)), ".");
   byId("verdict").hidden = false;
+  tell(byId("verdict").textContent);
+}
+
+/** Have screen readers say what has come of a change, when no other follows at once. */
+function tell(sentence) {
+  clearTimeout(telling);
+  if (sentence !== told) telling = setTimeout(() => announce(told = sentence), PAUSE_OF_SPEECH);
 }
 
 // --- many rows ------------------------------------------------------------------------------------------------------
-
-let waiting = null;
 
 /** Read rows: text, or a file; `allowed` are options that a click has added. */
 async function send(body, type, allowed = {}) {
@@ -300,9 +305,11 @@ const askForTable = inTurn(async () => {
 function drawTable(rows) {
   const has = {
     truth: table.truth, decisions: Boolean(summary.decisions), uncertainty: Boolean(summary.uncertainty),
-    before: summary.decisions?.flipped > 0,
+    before: summary.decisions?.flipped > 0, size: Math.max(...utility().matrix.flat().map(Math.abs)),
   };
   renew(byId("table-about"), described(table));
+  const flipped = summary.decisions?.flipped;
+  if (flipped) tell(`${flipped} of ${summary.rows} rows flip`);
   showClasses(byId("classes"), summary);
   showDecisions(byId("decisions"), summary, () => {
     change({ only: { flipped: true }, start: 0 });
@@ -381,7 +388,6 @@ async function copy(text, words, field = null) {
   try {
     await navigator.clipboard.writeText(text);
     announce(words);
-    byId("link").textContent = field ? byId("link").textContent : words;
   } catch { // not allowed: it is selected, to be copied by hand
     if (field) field.select();
     else announce("Copy the address of this page");

@@ -7,7 +7,11 @@ const MOST_LISTED = 40; // levels that are a list to choose from; more are offer
 const STEPS = 100; // of the arrow keys, through the range of the fit
 const MISSING = "missing";
 const text = (more) => make("input", { type: "text", autocomplete: "off", spellcheck: false, ...more });
-const plain = (value) => String(Number(value.toPrecision(6))).replace("-", "−"); // as it would be typed: 2008, not 2,008
+/** A bound of a range, in so many digits as tell thousandths of it apart, and as it would be typed: 2008, not 2,008. */
+function bound(value, spread) {
+  const digits = Math.max(0, Math.min(12, 3 - Math.ceil(Math.log10(spread || 1))));
+  return String(Number(value.toFixed(digits))).replace("-", "−");
+}
 const time = (value) => String(value).replace(/Z$|[+-]\d\d:?\d\d$/, "").replace(" ", "T");
 
 /** A field reads as a value of JSON, null where it is empty, and undefined where it holds no such value. */
@@ -23,21 +27,20 @@ const FIELDS = {
 
 function numberField({ low, high, integer, kind }) {
   const control = text({ inputMode: "decimal", placeholder: MISSING, className: "number" });
-  const spread = high - low;
-  const step = integer ? Math.max(1, Math.round(spread / STEPS)) : 10 ** Math.floor(Math.log10(spread / STEPS) + 0.5);
+  const known = low !== null && high !== null, spread = high - low;
+  const step = !known ? 1 : integer ? Math.max(1, Math.round(spread / STEPS)) : 10 ** Math.floor(Math.log10(spread / STEPS) + 0.5);
   const read = () => (control.value.trim() === "" ? null : parsed(plainNumber(control.value.trim())) ?? undefined);
   control.addEventListener("keydown", (event) => {
     const by = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key], now = read();
     if (!by || event.altKey || event.ctrlKey || event.metaKey || now === undefined || !Number.isFinite(step)) return;
     event.preventDefault();
-    const next = now === null ? low : Math.round((now + by * step) / step) * step;
+    const next = now === null ? low ?? 0 : Math.round((now + by * step) / step) * step;
     control.value = String(Number(next.toPrecision(10)));
     control.dispatchEvent(new Event("input", { bubbles: true }));
   });
-  const known = low !== null && high !== null;
   const hint = (value) => {
-    const range = `${plain(low)} to ${plain(high)}${kind === "duration" ? " seconds" : ""}`;
     if (!known) return kind === "duration" ? "seconds" : "a number";
+    const range = `${bound(low, spread)} to ${bound(high, spread)}${kind === "duration" ? " seconds" : ""}`;
     return typeof value === "number" && (value < low || value > high) ? `beyond ${range}, the range of the fit` : range;
   };
   const trouble = "This is not a number: write 1.5 or -20, or nothing if it is missing.";
@@ -69,12 +72,16 @@ function typedField({ levels, other }) {
 let lists = 0;
 
 function dateField({ low, high, kind }, meant) {
-  const control = make("input", { type: "datetime-local", step: 1 });
+  const control = make("input", { type: "datetime-local" });
   const shown = (value) => time(value).replace(/T00:00:00$/, "").replace("T", " ");
   return {
     control, trouble: "This is not a date and time: choose one, or clear the field if it is missing.",
     read: () => (control.value !== "" ? meant(control.value) : control.validity.badInput ? undefined : null),
-    write: (value) => { control.value = value === null ? "" : kind === "date" ? time(value) : utc(value); },
+    write: (value) => {
+      const moment = value === null ? "" : kind === "date" ? time(value) : utc(value);
+      control.step = /:\d\d:\d\d\.\d*[1-9]/.test(moment) ? "any" : /:\d\d:(?!00)\d\d/.test(moment) ? "1" : "60";
+      control.value = moment;
+    },
     hint: () => (low === null ? "" : `${shown(low)} to ${shown(high)}${kind === "date" ? "" : " UTC"}`),
   };
 }

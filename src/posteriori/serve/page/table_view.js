@@ -37,13 +37,20 @@ function mini(p, lower, upper, isBest) {
     makeSvg("rect", { class: isBest ? "bar best" : "bar", width: x(p), height: 8 }), ...[range].filter(Boolean));
 }
 
+/** A number in so many digits as matter beside others of a size. */
+function beside(value, size) {
+  const digits = Math.max(0, Math.min(9, 3 - Math.floor(Math.log10(size || 1)))), least = 10 ** -digits;
+  if (value !== 0 && Math.abs(value) < least / 2) return `<${least.toFixed(digits)}`;
+  return Math.abs(value) < 1e7 ? value.toFixed(digits).replace("-", "−") : number(value);
+}
+
 const cell = (text, className = null) => ({ text, className });
 
 /** The columns of the table: what heads them, how they are sorted, and their cells. */
 function columnsOf(model, columns, has) {
   const names = model.classes.map(nameOf), own = columns.filter((name) => name !== has.truth);
-  const byNumber = (key, title, by = key) =>
-    ({ title, sort: { by }, cell: (row) => cell(isNumber(row[key]) ? number(row[key], 3) : "–") });
+  const byNumber = (key, title, size) =>
+    ({ title, sort: { by: key }, cell: (row) => cell(isNumber(row[key]) ? beside(row[key], size) : "–") });
   const word = (key, title) => ({ title, cell: (row) => cell(shortened(nameOf(row[key] ?? "–"), 28), "words") });
   const each = names.length <= MOST_CLASSES ? model.classes.map((label, k) => ({
     title: `p(${shortened(names[k], 20)})`, sort: { by: "p", class: label }, cell: (row) => ofClass(row, k),
@@ -54,12 +61,12 @@ function columnsOf(model, columns, has) {
   };
   const decided = has.decisions ? [
     word("action", "action"), ...(has.before ? [word("was", "before")] : []),
-    byNumber("margin", "margin"), byNumber("value_of_information", "value of knowing"),
+    byNumber("margin", "margin", has.size), byNumber("value_of_information", "value of knowing", has.size),
   ] : [];
   return [
     ...(has.truth ? [{ ...word("truth", "truth"), sort: { by: "surprise" } }] : []),
     word("class", "most probable"), ...each, ...decided,
-    ...(has.uncertainty ? [byNumber("epistemic", "epistemic"), byNumber("total", "uncertainty")] : []),
+    ...(has.uncertainty ? [byNumber("epistemic", "epistemic", 1), byNumber("total", "uncertainty", 1)] : []),
     ...own.map((name) => ({ title: name, cell: (row) => value(row.values[name]) })),
   ];
 }
