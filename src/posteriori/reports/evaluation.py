@@ -271,8 +271,8 @@ def _decision_value(
 
 def mean_score(values: np.ndarray, weights: np.ndarray | None = None) -> Score:
     """Mean and normal interval of scores that are not negative; a single row has none."""
-    mean, lower, upper = interval_about(*mean_and_error(values, weights))
-    return Score(mean, max(0.0, lower), upper)
+    found = interval_about(*mean_and_error(values, weights))
+    return found._replace(lower=max(0.0, found.lower)) if found.has_interval else found
 
 
 def interval_about(mean: float, error: float) -> Score:

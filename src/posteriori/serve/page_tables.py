@@ -6,7 +6,8 @@ table keeps the answers of the version of the model that it was made with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from starlette.routing import Route
 
 from posteriori.decision.labels import as_classes
 from posteriori.parameters import first_names
-from posteriori.serve.answers import DECIDED, Answers, Asked, asked
+from posteriori.serve.answers import DECIDED, INTERVALS, Answers, Asked, asked
 from posteriori.serve.bodies import CSV, JSON, json_value, media_type, read_table
 from posteriori.serve.desk import Desk, desk_of
 from posteriori.serve.errors import Refusal
@@ -28,12 +29,14 @@ from posteriori.serve.rows import SentRows, of_table
 from posteriori.serve.served_model import ServedModel
 from posteriori.serve.stored_tables import StoredTable
 from posteriori.serve.table_decisions import decided
-from posteriori.serve.table_rows import csv_parts, shown_rows, wanted
+from posteriori.serve.table_rows import Further, csv_parts, shown_rows, wanted
 from posteriori.serve.table_summary import facts, summary
 
 __all__ = ["ROUTES"]
 
 _QUERY = ("model", "version", "new_columns", "new_levels", "level", "truth")
+MOST_WITH_INTERVALS = 50_000
+"""Rows up to which intervals are computed for all, at about 0.1 ms each; in larger tables for those that are shown."""
 _COUNTED = ("class", "epistemic")
 """Answers that the metrics look at."""
 _TOLD = ("id", "model", "version", "rows", "columns", "left_out", "truth", "labelled", "level", "answers", "warnings")
@@ -45,7 +48,11 @@ async def store(request: Request) -> Response:
     query = _query(request, _QUERY)
     model = desk.shelf.get(query.get("model"), query.get("version"))
     kind = media_type(request.headers.get("content-type"), CSV)
-    table, counted = await desk.in_thread(_stored, desk, model, body_of(request.scope), kind, query)
+    abandoned = threading.Event()
+    try:
+        table, counted = await desk.in_thread(_stored, desk, model, body_of(request.scope), kind, query, abandoned)
+    finally:
+        abandoned.set()  # where time is up, the thread ends too
     desk.metrics.answered(model.name, counted)
     request.scope["posteriori.noted"] = {"model": model.name, "version": model.version, "rows": table.n_rows}
     return _json(_described(table), status=201)
@@ -78,11 +85,11 @@ async def rows(request: Request) -> Response:
     """Show some rows."""
     table = _table(request)
     given = _body(request, ("start", "count", "utility", "against", "sort", "only"))
-    want = wanted(given)
+    want, further = wanted(given), _intervals(desk_of(request), table)
 
     def found() -> bytes:
         decisions, against = decided(table, given.get("utility")), decided(table, given.get("against"))
-        return orjson.dumps(shown_rows(table, want, decisions, against))
+        return orjson.dumps(shown_rows(table, want, decisions, against, further))
 
     return Response(await desk_of(request).in_thread(found), media_type=JSON)
 
@@ -167,6 +174,20 @@ def _table(request: Request) -> StoredTable:
     return table
 
 
+def _intervals(desk: Desk, table: StoredTable) -> Further | None:
+    """What computes the intervals of some rows where a large table has none, as long as its model is served."""
+    model = desk.shelf.models.get(table.about["model"], {}).get(table.about["version"])
+    if model is None or "lower" in table.answers or "lower" not in model.answers:
+        return None
+
+    def found(rows: pa.Table) -> Mapping[str, np.ndarray]:
+        used = {column.name: rows.column(column.name).combine_chunks() for column in model.columns}
+        want = Asked(INTERVALS, table.about["level"], accept_new=True)
+        return model.answer(SentRows(used, rows.num_rows, listed=False), want).values
+
+    return found
+
+
 def _described(table: StoredTable) -> dict[str, Any]:
     return {name: table.about[name] for name in _TOLD}
 
@@ -175,7 +196,7 @@ def _described(table: StoredTable) -> dict[str, Any]:
 
 
 def _stored(
-    desk: Desk, model: ServedModel, body: bytes, kind: str, query: dict[str, str]
+    desk: Desk, model: ServedModel, body: bytes, kind: str, query: dict[str, str], abandoned: threading.Event
 ) -> tuple[StoredTable, Answers]:
     """Read a table, answer its rows and keep both; the answers are those that are counted."""
     leaves = query.get("new_columns", "refuse")
@@ -185,11 +206,13 @@ def _stored(
     possible = [name for name in model.answers if name not in DECIDED]
     want = asked(possible, query.get("level"), None, query.get("new_levels"), possible=possible)
     sent = read_table(body, kind, model, desk.limits.bounds)
+    if sent.num_rows > MOST_WITH_INTERVALS:
+        want = replace(want, answers=tuple(name for name in want.answers if name not in INTERVALS))
     desk.limits.bounds.require(sent.num_rows, sent.num_columns)
     if not sent.num_rows:
         raise Refusal("There are no rows.")
     rows, left_out, truth = _parted(sent, model, required=query.get("truth"), leave=leaves == "leave")
-    return _kept(desk, model, sent, rows, want, left_out, truth)
+    return _kept(desk, model, sent, rows, want, left_out, truth, abandoned)
 
 
 def _with_truth(model: ServedModel, name: str | None) -> ServedModel:
@@ -255,6 +278,7 @@ def _kept(
     want: Asked,
     left_out: list[str],
     truth: np.ndarray | None,
+    abandoned: threading.Event,
 ) -> tuple[StoredTable, Answers]:
     """Answer rows part by part, and keep the table."""
     K = len(model.classes)
@@ -263,6 +287,8 @@ def _kept(
     with desk.tables.writing(rows.n_rows, n_bytes) as draft:
         draft.write_rows(sent)
         for part in model.pieces(rows, want):
+            if abandoned.is_set():
+                raise Refusal("Nobody waits for the table any more.", status=504)
             warnings |= dict.fromkeys(part.warnings)
             draft.append(part.values | {"class": part.values["class"].astype(np.int32)})
         if truth is not None:

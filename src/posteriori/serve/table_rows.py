@@ -24,13 +24,16 @@ from posteriori.serve.stored_tables import StoredTable
 from posteriori.serve.table_decisions import TableDecisions
 from posteriori.tables.files import without_formulas
 
-__all__ = ["Wanted", "csv_parts", "shown_rows", "wanted"]
+__all__ = ["Further", "Wanted", "csv_parts", "shown_rows", "wanted"]
 
 MOST_AT_ONCE = 500
 _KEYS = ("row", "margin", "value_of_information", *PARTS, "surprise", "p")
 _FILTERS = ("class", "action", "flipped", "truth")
 _DECIDED = ("margin", "value_of_information")
 _CSV_ROWS = 16_384
+
+Further = Callable[[pa.Table], Mapping[str, np.ndarray]]
+"""Answers to rows as they were sent."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,13 @@ def _require_keys(name: str, given: Any, known: tuple[str, ...]) -> None:
 
 
 def shown_rows(
-    table: StoredTable, asked: Wanted, decisions: TableDecisions | None, against: TableDecisions | None
+    table: StoredTable,
+    asked: Wanted,
+    decisions: TableDecisions | None,
+    against: TableDecisions | None,
+    further: Further | None = None,
 ) -> dict[str, Any]:
-    """The rows that are wanted, with the number of all that fit."""
+    """The rows that are wanted, with the number of all that fit; `further` gives answers that the table has not."""
     fits = _fitting(table, asked.only or {}, decisions, against)
     order = _order(table, asked, decisions)
     total = table.n_rows if fits is None else int(np.count_nonzero(fits))
@@ -100,7 +107,7 @@ def shown_rows(
         chosen = order[asked.start : stop]
     else:
         chosen = np.arange(min(asked.start, table.n_rows), min(stop, table.n_rows))
-    return {"total": total, "start": asked.start, "rows": _records(table, chosen, decisions, against)}
+    return {"total": total, "start": asked.start, "rows": _records(table, chosen, decisions, against, further)}
 
 
 # Which rows, and in which order
@@ -190,7 +197,11 @@ def _place(label: Any, labels: list[Any], what: str) -> int:
 
 
 def _records(
-    table: StoredTable, chosen: np.ndarray, decisions: TableDecisions | None, against: TableDecisions | None
+    table: StoredTable,
+    chosen: np.ndarray,
+    decisions: TableDecisions | None,
+    against: TableDecisions | None,
+    further: Further | None,
 ) -> list[dict[str, Any]]:
     """One object for each of these rows."""
     if not len(chosen):
@@ -202,6 +213,8 @@ def _records(
         "values": [dict(zip(sent.column_names, row, strict=True)) for row in zip(*values, strict=True)],
     }
     columns |= _answers(table, chosen)
+    if further is not None:
+        columns |= {name: values_of.tolist() for name, values_of in further(sent).items()}
     if decisions is not None:
         found = decide(table.answers["proba"][chosen], decisions.utility)
         columns |= {
