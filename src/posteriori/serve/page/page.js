@@ -3,7 +3,7 @@
 import { readAddress, writeAddress } from "./address.js";
 import { showDecision, showDecisions } from "./decisions.js";
 import { announce, byId, isNumber, make, shortened } from "./elements.js";
-import { complain, inOrder, nameOf, renew, save } from "./parts.js";
+import { complain, inOrder, nameOf, remedies, renew, save, wordsOf } from "./parts.js";
 import { exampleRows, rowForm, rowOf, typicalRow } from "./row_form.js";
 import { showCurve, showProbabilities } from "./row_view.js";
 import { showScores } from "./scores.js";
@@ -146,14 +146,15 @@ const predict = inTurn(async (row) => {
 
 function refuseRow(refused) {
   if (refused.status === undefined) throw refused;
-  const isTold = refused.column !== null && form.complain(refused.message, refused.column);
-  const isTyping = byId("row-form").contains(document.activeElement);
-  const help = (remedy) => {
+  const help = ({ new_levels: levels = state.levels }) => {
     byId("row-trouble").replaceChildren();
-    change(remedy.new_levels ? { levels: remedy.new_levels } : {});
+    change({ levels });
   };
-  if (isTold && !refused.remedy) byId("row-trouble").replaceChildren();
-  else complain(byId("row-trouble"), refused, help, { focus: !isTyping && !isTold });
+  const words = wordsOf(refused).replace(/^Row 1: ./, (start) => start.at(-1).toUpperCase());
+  const isTyping = byId("row-form").contains(document.activeElement);
+  byId("row-trouble").replaceChildren();
+  const isTold = refused.column !== null && form.complain(words, refused.column, remedies(refused, help));
+  if (!isTold) complain(byId("row-trouble"), refused, help, { focus: !isTyping });
   const sentence = make("p", { className: "quiet" }, "There is no answer for this row: see what is said at the form.");
   for (const id of ["probabilities", "decisions"]) byId(id).replaceChildren(sentence.cloneNode(true));
   byId("what-if").hidden = true;
@@ -250,6 +251,7 @@ function selectLine(area, line) {
   const begin = lines.slice(0, line).reduce((letters, one) => letters + one.length + 1, 0);
   area.focus();
   area.setSelectionRange(begin, begin + lines[line].length);
+  area.scrollTop = Math.max(0, (line - 1.5) * (area.scrollHeight / lines.length)); // a selection alone scrolls nothing
 }
 
 function sendFile(file) {

@@ -25,13 +25,23 @@ const REMEDIES = {
   new_levels: "Accept new levels",
 };
 
-/** Say what was refused, with a button for what would help; the sentence gets the focus unless `focus` is false. */
+/** What was refused, in words for people: without what programs should send. */
+export function wordsOf({ message, remedy }) {
+  const words = remedy ? message.replace(/ Send "[^"]*": "[^"]*"[^.]*\.$/, "") : message;
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** Buttons for what would help; `help` hears the options to ask with. */
+export function remedies({ remedy, status }, help) {
+  const known = Object.entries(remedy ?? {}).filter(([name]) => name in REMEDIES);
+  const buttons = known.map(([name, value]) => button(REMEDIES[name], () => help({ [name]: value })));
+  return status === 0 ? [...buttons, button("Try again", () => help({}))] : buttons;
+}
+
+/** Say what was refused, with buttons for what would help; the sentence gets the focus unless `focus` is false. */
 export function complain(place, refused, help = null, { focus = true } = {}) {
-  const remedy = Object.entries(refused.remedy ?? {}).filter(([name]) => help && name in REMEDIES);
-  const sentence = make("p", { className: "trouble", tabIndex: -1, role: "alert" }, refused.message);
-  const buttons = remedy.map(([name, value]) => button(REMEDIES[name], () => help({ [name]: value })));
-  const again = refused.status === 0 && help ? [button("Try again", () => help({}))] : [];
-  place.replaceChildren(sentence, ...buttons, ...again);
+  const sentence = make("p", { className: "trouble", tabIndex: -1, role: "alert" }, wordsOf(refused));
+  place.replaceChildren(sentence, ...(help ? remedies(refused, help) : []));
   if (focus) sentence.focus();
 }
 

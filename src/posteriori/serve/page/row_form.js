@@ -107,12 +107,13 @@ export function rowForm(root, columns, onChange, onTrouble = () => {}) {
     const field = FIELDS[column.kind](column), id = `field-${d}`, { control } = field;
     const hint = make("span", { className: "quiet", id: `${id}-hint` });
     const message = make("span", { className: "trouble", id: `${id}-trouble`, role: "alert" });
+    const help = make("span", { className: "help" });
     control.id = id;
     control.setAttribute("aria-describedby", `${hint.id} ${message.id}`);
     control.addEventListener("input", () => changed(column.name));
     const label = make("label", { htmlFor: id }, column.name);
-    const whole = make("div", { className: "field" }, label, control, field.list, hint, message);
-    return { ...field, whole, message, tell: () => { hint.textContent = field.hint(field.read()); } };
+    const whole = make("div", { className: "field" }, label, control, field.list, hint, message, help);
+    return { ...field, whole, message, help, tell: () => { hint.textContent = field.hint(field.read()); } };
   }
   function changed(name) {
     const field = fields.get(name), value = field.read();
@@ -123,7 +124,8 @@ export function rowForm(root, columns, onChange, onTrouble = () => {}) {
     isWrong = wrong;
     if (!wrong) onChange(read());
   }
-  function mark({ control, message }, sentence) {
+  function mark({ control, message, help }, sentence, ...buttons) {
+    help.replaceChildren(...buttons);
     if (message.textContent !== sentence) message.textContent = sentence;
     if (sentence) control.setAttribute("aria-invalid", "true");
     else control.removeAttribute("aria-invalid");
@@ -142,9 +144,9 @@ export function rowForm(root, columns, onChange, onTrouble = () => {}) {
     }
     if (isWrong) onTrouble(isWrong = false);
   }
-  /** Say what is wrong with a column; it gets the focus, unless somebody is typing in this form. */
-  function complain(sentence, name) {
-    for (const [other, field] of fields) mark(field, other === name ? sentence : "");
+  /** Say what is wrong with a column, and offer help; it gets the focus, unless somebody is typing in this form. */
+  function complain(sentence, name, buttons) {
+    for (const [other, field] of fields) mark(field, ...(other === name ? [sentence, ...buttons] : [""]));
     const field = fields.get(name);
     if (field && !root.contains(document.activeElement)) field.control.focus();
     return Boolean(field);
