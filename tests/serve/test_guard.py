@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -203,6 +205,17 @@ class TestHowMuch:
 
 class TestNotes:
     """What is counted and written down."""
+
+    def test_metrics_of_several_processes_are_added_up(self, model: Any, tmp_path: Path) -> None:
+        """Each leaves its sums in the folder that all share."""
+        one, other = (client_of(app({"penguins": model}, folder=tmp_path)) for _ in range(2))
+        asked = {"rows": [GOOD] * 3, "answers": ["class", "epistemic"]}
+        for ask in (one, other):
+            assert ask.post("/predict", json=asked).status_code == 200
+        (tmp_path / f"metrics-{os.getpid()}.json").rename(tmp_path / "metrics-1.json")  # as if of another process
+        text = one.get("/metrics").text
+        assert 'posteriori_rows_total{model="penguins"} 6' in text
+        assert 'posteriori_epistemic_nats_count{model="penguins"} 6' in text
 
     def test_metrics_count_what_was_asked(self, client: Client, penguins: Any) -> None:
         client.post("/predict", json={"rows": [GOOD] * 3, "answers": ["class", "epistemic"]})

@@ -6,6 +6,7 @@ all of them up.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter, defaultdict
@@ -87,7 +88,7 @@ class Metrics:
         if epistemic is not None:
             self.sums["posteriori_epistemic_nats_sum", (name,)] += float(epistemic.sum())
             self.sums["posteriori_epistemic_nats_count", (name,)] += n
-            share, mean = 1.0 - np.exp(-n / _MEMORY), float(epistemic.mean())
+            share, mean = 1.0 - math.exp(-n / _MEMORY), float(epistemic.mean())
             before = self.means.get((name,), mean)
             self.means[(name,)] = before + share * (mean - before)
 
