@@ -469,7 +469,7 @@ class TestSending:
         labels = pd.Series(y).where(y > 0)  # zeros are not known, so that the others are 1.0 and 2.0
         found = sent(ask, X.assign(label=labels), "?truth=label")
         assert (found["truth"], found["labelled"]) == ("label", int((y > 0).sum()))
-        P = numbers_model.predict_proba(X)
+        P = numbers_model.predict_proba(X.to_numpy())
         said = asked(ask, found, "summary")["scores"]
         assert said["accuracy"]["value"] == pytest.approx((P.argmax(axis=1) == y)[y > 0].mean())
         for query, words in (("?truth=x0", "one that the model reads"), ("?truth=z", "There is no column 'z'")):

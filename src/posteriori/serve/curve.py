@@ -96,10 +96,9 @@ def values_along(column: ModelColumn, value: Any, points: int) -> list[Any]:
 def _numbers(column: ModelColumn, value: float | None, points: int) -> list[float]:
     low, high = _range(column, value)
     grid = np.linspace(low, high, points)
-    if column.described()["integer"]:
-        grid = np.unique(np.round(grid))
-    numbers = grid if value is None else np.union1d(grid, [value])
-    return [int(x) if column.described()["integer"] and x.is_integer() else x for x in numbers.tolist()]
+    whole = column.described()["integer"]
+    numbers = np.union1d(np.round(grid) if whole else grid, [] if value is None else [value])
+    return [int(x) if whole and x.is_integer() else x for x in numbers.tolist()]
 
 
 def _range(column: ModelColumn, value: float | None) -> tuple[float, float]:

@@ -50,7 +50,8 @@ async def store(request: Request) -> Response:
     kind = media_type(request.headers.get("content-type"), CSV)
     abandoned = threading.Event()
     try:
-        table, counted = await desk.in_thread(_stored, desk, model, body_of(request.scope), kind, query, abandoned)
+        async with desk.tables.turn:
+            table, counted = await desk.in_thread(_stored, desk, model, body_of(request.scope), kind, query, abandoned)
     finally:
         abandoned.set()  # where time is up, the thread ends too
     desk.metrics.answered(model.name, counted)
@@ -311,6 +312,6 @@ def _kept(
             "answers": list(want.answers),
             "warnings": list(warnings),
         }
-        table = desk.tables.keep(draft, about | {"facts": facts(draft.table(about))})
+        table = desk.tables.keep(draft, about, facts(draft.table(about)))
     told: dict[str, np.ndarray] = {name: table.answers[name] for name in want.answers if name in _COUNTED}
     return table, Answers(told, model.classes, [])

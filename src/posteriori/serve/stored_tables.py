@@ -7,6 +7,7 @@ there are too many.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
@@ -41,7 +42,7 @@ _RECENT_BYTES = 128 << 20
 _DRAFT_SECONDS = 3600.0
 """Time after which what an ended process has left half written is removed."""
 _ID = re.compile(r"[0-9a-f]{32}")
-_ABOUT, _ROWS = "about.json", "rows.arrow"
+_ABOUT, _FACTS, _ROWS = "about.json", "facts.json", "rows.arrow"
 
 
 class _Sized(Protocol):
@@ -123,6 +124,12 @@ class StoredTable:
         """The answers by name, those of `serve.answers`, and "truth": codes of classes, -1 where it is not known."""
         with _here(self.id):
             return {name: np.asarray(np.load(self._path(name), mmap_mode="r")) for name in self.about["arrays"]}
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What was said of all rows when the table was stored."""
+        with _here(self.id):
+            return orjson.loads((self.folder / _FACTS).read_bytes())
 
     @cached_property
     def truth(self) -> np.ndarray | None:
@@ -238,6 +245,8 @@ class StoredTables:
 
     folder: Path
     recent: Recent = field(default_factory=Recent)
+    turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(max(1, (os.cpu_count() or 1) - 1)))
+    """Tables are stored one after the other, or so many at a time that a thread is left for other requests."""
 
     def get(self, key: str) -> StoredTable:
         """The table of this id; to ask for it is to use it."""
@@ -286,9 +295,10 @@ class StoredTables:
                     raise Refusal("There is no room on the disk of the server for the table.", status=507) from None
                 raise
 
-    def keep(self, draft: Draft, about: Mapping[str, Any]) -> StoredTable:
-        """Make a draft one of the tables."""
+    def keep(self, draft: Draft, about: Mapping[str, Any], facts: Mapping[str, Any]) -> StoredTable:
+        """Make a draft one of the tables, with what is to be said of all its rows."""
         table = draft.table(about)
+        (draft.folder / _FACTS).write_bytes(orjson.dumps(dict(facts)))
         (draft.folder / _ABOUT).write_bytes(orjson.dumps(dict(table.about)))
         draft.folder.rename(self.folder / draft.id)
         return StoredTable(self.folder / draft.id, table.about, self.recent)

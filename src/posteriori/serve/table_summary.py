@@ -73,7 +73,7 @@ def _scores(table: StoredTable, truth: np.ndarray) -> dict[str, Any] | None:
 
 def summary(table: StoredTable, decisions: TableDecisions | None, against: TableDecisions | None) -> dict[str, Any]:
     """The whole summary; `against` are decisions by another utility, whose differences are counted."""
-    known = table.about["facts"]
+    known = table.facts
     scores = known["scores"]
     if scores is not None and decisions is not None and table.truth is not None:
         counts = np.asarray(scores["confusion"]["counts"])
