@@ -162,6 +162,9 @@ export function typicalRow(columns) {
   return Object.fromEntries(columns.map((column) => [column.name, whole(column) ?? zero(column.kind)]));
 }
 
+const two = (value) => String(value).padStart(2, "0");
+const clock = (seconds) => `${two(Math.floor(seconds / 3600))}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
+
 /** Some rows through the ranges of all columns, as CSV. */
 export function exampleRows(columns, rows = 6) {
   const cell = (column, i) => {
@@ -170,6 +173,7 @@ export function exampleRows(columns, rows = 6) {
     if (kind === "boolean") return i % 2 ? "true" : "false";
     if ((kind === "number" || kind === "duration") && low !== null && high !== null) {
       const value = low + share * (high - low);
+      if (kind === "duration") return clock(Math.round(value));
       return column.integer ? Math.round(value) : Number(value.toPrecision(4));
     }
     return typical ?? i;
@@ -192,6 +196,8 @@ const UNKNOWN = new Set(["", "NA", "N/A", "NaN", "nan", "null", "None"]);
 /** What a text stands for in a column. */
 function valueOf(given, { kind, levels }) {
   if (UNKNOWN.has(given) && !levels?.includes(given)) return null;
+  const [, hours, minutes, seconds] = /^(\d+):(\d\d):(\d\d(?:\.\d+)?)$/.exec(given) ?? [];
+  if (kind === "duration" && hours) return 3600 * hours + 60 * minutes + Number(seconds);
   if (kind === "number" || kind === "duration") return parsed(plainNumber(given)) ?? given;
   if (kind === "boolean") return { true: true, false: false, 1: true, 0: false }[given.toLowerCase()] ?? given;
   return given;
