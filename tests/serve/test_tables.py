@@ -497,6 +497,24 @@ class TestSending:
         assert reply.json()["error"].endswith((".", "?", "!"))
         assert (sorted(before.folder.iterdir()) if before.folder.exists() else []) == kept
 
+    @pytest.mark.parametrize(
+        ("query", "words"),
+        [
+            ("new_columns=drop", "'refuse' or 'leave'"),
+            ("new_levels=perhaps", "'refuse' or 'accept'"),
+            ("level=2", "between 0 and 1"),
+            ("level=.5&level=.6", "more than once"),
+            ("answers=class", "'answers' in the address is unknown"),
+            ("model=fish", "There is no model 'fish'"),
+            ("version=9", "has no version '9'"),
+        ],
+    )
+    def test_options_that_are_refused(self, small: Client, few: pd.DataFrame, query: str, words: str) -> None:
+        content, headers = few.to_csv(index=False), {"content-type": CSV}
+        reply = small.post(f"/page/tables?{query}", content=content, headers=headers)
+        assert reply.status_code == (404 if query.startswith(("model", "version")) else 400)
+        assert words in reply.json()["error"]
+
     def test_an_empty_arrow_table(self, small: Client, few: pd.DataFrame) -> None:
         arrow, stream = pa.Table.from_pandas(few[:0], preserve_index=False), io.BytesIO()
         with pa.ipc.new_stream(stream, arrow.schema) as writer:

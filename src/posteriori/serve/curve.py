@@ -14,7 +14,7 @@ from starlette.routing import Route
 from posteriori.parameters import first_names
 from posteriori.serve.answers import INTERVALS, asked
 from posteriori.serve.bodies import JSON, json_value
-from posteriori.serve.desk import desk_of
+from posteriori.serve.desk import desk_of, options_of
 from posteriori.serve.errors import Refusal
 from posteriori.serve.guard import body_of
 from posteriori.serve.model_columns import ModelColumn
@@ -30,9 +30,9 @@ _NEEDED, _KNOWN = ("row", "column"), ("row", "column", "points", "level", "new_l
 async def curve(request: Request) -> Response:
     """Answer a row with many values of one column."""
     desk = desk_of(request)
-    query = dict(request.query_params)
-    model = desk.shelf.get(query.pop("model", None), query.pop("version", None))
-    given = _checked(json_value(body_of(request.scope)), query)
+    query = options_of(request, ("model", "version"))
+    model = desk.shelf.get(query.get("model"), query.get("version"))
+    given = _checked(json_value(body_of(request.scope)))
     column = next((one for one in model.columns if one.name == given["column"]), None)
     if column is None:
         known = first_names([one.name for one in model.columns], 20)
@@ -51,10 +51,8 @@ async def curve(request: Request) -> Response:
 ROUTES = [Route("/page/curve", curve, methods=["POST"])]
 
 
-def _checked(given: Any, query: dict[str, str]) -> dict[str, Any]:
+def _checked(given: Any) -> dict[str, Any]:
     """The object in the body, with "row" and "column"."""
-    if query:
-        raise Refusal(f"{next(iter(query))[:50]!r} in the address is unknown: use model, version.")
     if not isinstance(given, dict) or any(name not in given for name in _NEEDED):
         raise Refusal('The body must be an object with "row" (an object with a value for every column) and "column".')
     unknown = [name for name in given if name not in _KNOWN]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from posteriori.serve.answers import Answers, Asked
 from posteriori.serve.batcher import Batcher
+from posteriori.serve.errors import Refusal
 from posteriori.serve.guard import Limits
 from posteriori.serve.metrics import Metrics
 from posteriori.serve.rows import SentRows
@@ -21,7 +22,7 @@ from posteriori.serve.served_model import ServedModel
 from posteriori.serve.shelf import Shelf
 from posteriori.serve.stored_tables import StoredTables
 
-__all__ = ["Desk", "desk_of"]
+__all__ = ["Desk", "desk_of", "options_of"]
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,17 @@ class Desk:
 def desk_of(request: Request) -> Desk:
     """The desk to which a request came."""
     return request.scope["posteriori.desk"]
+
+
+def options_of(request: Request, known: Sequence[str]) -> dict[str, Any]:
+    """The options in the address, each once, and none that is not known."""
+    found: dict[str, Any] = {}
+    if not request.scope["query_string"]:
+        return found
+    for name, value in request.query_params.multi_items():
+        if name not in known:
+            raise Refusal(f"{name[:50]!r} in the address is unknown: use {', '.join(known)}.")
+        if name in found:
+            raise Refusal(f"{name!r} is more than once in the address: once is enough.")
+        found[name] = value
+    return found

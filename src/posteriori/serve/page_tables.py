@@ -22,7 +22,7 @@ from posteriori.decision.labels import as_classes
 from posteriori.parameters import first_names
 from posteriori.serve.answers import DECIDED, INTERVALS, Answers, Asked, asked
 from posteriori.serve.bodies import CSV, JSON, json_value, media_type, read_table
-from posteriori.serve.desk import Desk, desk_of
+from posteriori.serve.desk import Desk, desk_of, options_of
 from posteriori.serve.errors import Refusal
 from posteriori.serve.guard import body_of
 from posteriori.serve.rows import SentRows, of_table
@@ -45,7 +45,7 @@ _TOLD = ("id", "model", "version", "rows", "columns", "left_out", "truth", "labe
 async def store(request: Request) -> Response:
     """Take a table, and answer its rows."""
     desk = desk_of(request)
-    query = _query(request, _QUERY)
+    query = options_of(request, _QUERY)
     model = desk.shelf.get(query.get("model"), query.get("version"))
     kind = media_type(request.headers.get("content-type"), CSV)
     abandoned = threading.Event()
@@ -138,18 +138,6 @@ def _json(value: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(value), status, media_type=JSON)
 
 
-def _query(request: Request, known: tuple[str, ...]) -> dict[str, str]:
-    """The options in the address, each once."""
-    found: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if name not in known:
-            raise Refusal(f"{name[:50]!r} in the address is unknown: use {', '.join(known)}.")
-        if name in found:
-            raise Refusal(f"{name!r} is more than once in the address: once is enough.")
-        found[name] = value
-    return found
-
-
 def _body(request: Request, known: tuple[str, ...]) -> dict[str, Any]:
     """The object in the body."""
     value = json_value(body_of(request.scope))
@@ -163,7 +151,7 @@ def _body(request: Request, known: tuple[str, ...]) -> dict[str, Any]:
 
 def _table(request: Request) -> StoredTable:
     """The table that the address names; `model` and `version` may say of which model it should be."""
-    query = _query(request, ("model", "version"))
+    query = options_of(request, ("model", "version"))
     table = desk_of(request).tables.get(request.path_params["id"])
     for name in query:
         if query[name] != table.about[name]:

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from posteriori.serve.answers import Answers, Asked, asked
 from posteriori.serve.bodies import ARROW, CSV, JSON, json_value, media_type, table_rows
-from posteriori.serve.desk import desk_of
+from posteriori.serve.desk import desk_of, options_of
 from posteriori.serve.errors import Refusal
 from posteriori.serve.guard import body_of
 from posteriori.serve.rows import SentRows, of_records
@@ -57,16 +57,8 @@ ROUTES = [Route("/predict", predict, methods=["POST"]), Route("/models", models,
 
 
 def _query(request: Request) -> dict[str, Any]:
-    """The options in the address, each once."""
-    found: dict[str, Any] = {}
-    if not request.scope["query_string"]:
-        return found
-    for name, value in request.query_params.multi_items():
-        if name not in _QUERY:
-            raise Refusal(f"{name[:50]!r} in the address is unknown: use {', '.join(_QUERY)}.")
-        if name in found:
-            raise Refusal(f"{name!r} is more than once in the address: once is enough.")
-        found[name] = value
+    """The options in the address."""
+    found = options_of(request, _QUERY)
     if "utility" in found:
         found["utility"] = json_value(found["utility"].encode("utf-8", "surrogatepass"))
     return found
