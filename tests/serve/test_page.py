@@ -109,10 +109,13 @@ def numbers_in(page: Any, chart: str) -> dict[str, list[float]]:
 RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-")
 
 
+WORDS = {">0.999": 0.99975, "<0.001": 0.00025, "–": float("nan")}
+
+
 def number(text: str) -> float:
     """A number as the page writes it: 0.123, >0.999, 1.2×10⁻⁵, 1,234."""
-    if text in (">0.999", "–"):
-        return 0.99975 if text[0] == ">" else float("nan")
+    if text in WORDS:
+        return WORDS[text]
     return float(text.translate(RAISED).replace("×10", "e").replace(",", "").replace("%", ""))
 
 
@@ -932,3 +935,68 @@ def test_columns_of_every_kind(opened: Any, varied: Any, tmp_path: Path) -> None
         page.get_by_role("button", name="Put in an example").click()
         read_rows(page, page.locator("#pasted").input_value())
         assert "6 rows with 7 columns" in page.locator("#table-about").inner_text()
+
+
+# --- small things that went wrong, or could ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_file_may_fall_on_the_form(opened: Any, few: pd.DataFrame) -> None:
+    """It is read there, too: the browser would leave the page and show the file."""
+    page = opened(row_state())
+    transfer = page.evaluate_handle(
+        """(content) => { const all = new DataTransfer(); all.items.add(new File([content], "rows.csv")); return all; }""",
+        few.to_csv(index=False),
+    )
+    page.dispatch_event("#field-1", "dragover", {"dataTransfer": transfer})
+    page.dispatch_event("#field-1", "drop", {"dataTransfer": transfer})
+    page.wait_for_selector("#rows table")
+    assert "120 rows" in page.locator("#table-about").inner_text()
+
+
+@pytest.mark.slow
+def test_going_back_takes_the_utilities_back_too(opened: Any, model: Any) -> None:
+    page = opened(row_state())
+    page.wait_for_selector("#curve .chart")
+    page.get_by_role("link", name="Many rows").click()
+    cell(page, "Adelie", "Adelie").fill("9")
+    settled(page)
+    page.go_back()  # the focus is still in the cell
+    settled(page)
+    assert cell(page, "Adelie", "Adelie").input_value() == "1"
+    check_row(page, model, TYPICAL, po.Utility.zero_one(CLASSES))
+
+
+@pytest.mark.slow
+def test_utilities_with_other_actions_are_not_compared(opened: Any, model: Any, few: pd.DataFrame) -> None:
+    page = opened(row_state(utility=utility_state(COSTS)))
+    settled(page)
+    check_row(page, model, TYPICAL, COSTS)
+    assert page.locator(".flip").count() == 0
+    page.get_by_role("link", name="Many rows").click()
+    read_rows(page, few.to_csv(index=False))
+    assert page.locator("#flipped").count() == 0
+    assert page.get_by_label("only rows that flip").count() == 0
+
+
+@pytest.mark.slow
+def test_many_actions_have_room(opened: Any) -> None:
+    many = {"actions": [f"action {a}" for a in range(12)], "matrix": [[k + a for a in range(12)] for k in range(3)]}
+    page = opened(row_state(utility=many), width=1280)
+    settled(page)
+    assert page.locator("#costs").evaluate("(costs) => getComputedStyle(costs).gridTemplateColumns.split(' ').length") == 1
+    assert page.locator("#decisions .lead strong").first.inner_text() == "action 11"
+
+
+@pytest.mark.slow
+def test_what_stays_in_sight_hides_no_focus(opened: Any) -> None:
+    """Fields that are reached by keys lie above the line at the bottom."""
+    page = opened(row_state(), width=390)
+    page.wait_for_selector("#curve .chart")
+    page.locator("#typical").focus()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        bottoms = page.evaluate(
+            "[document.activeElement, document.getElementById('verdict')].map((one) => one.getBoundingClientRect())"
+        )
+        assert bottoms[0]["top"] < bottoms[1]["top"]

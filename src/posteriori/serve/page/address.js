@@ -26,10 +26,32 @@ export function fragmentOf(state) {
   return text ? `#${text}` : "";
 }
 
-/** Put what is shown into the address, as a new step for the browser's Back, or in place of the present one. */
+const PAUSE = 150; // milliseconds: browsers refuse to have the address changed with every key and pointer move
+let pending = null, timer = null;
+
+/** Put what is shown into the address, as a new step for the browser's Back, or soon, in place of the present one. */
 export function writeAddress(state, isStep) {
-  const address = location.pathname + location.search + fragmentOf(state);
-  if (address === location.pathname + location.search + location.hash) return;
-  if (isStep) history.pushState(null, "", address);
-  else history.replaceState(null, "", address);
+  if (isStep) {
+    flushAddress();
+    if (fragmentOf(state) !== location.hash) history.pushState(null, "", addressOf(fragmentOf(state)));
+    return;
+  }
+  pending = fragmentOf(state);
+  clearTimeout(timer);
+  timer = setTimeout(flushAddress, PAUSE);
 }
+
+/** Write at once what waits to be written. */
+export function flushAddress() {
+  clearTimeout(timer);
+  if (pending !== null && pending !== location.hash) history.replaceState(null, "", addressOf(pending));
+  pending = null;
+}
+
+/** Forget what waits to be written: another address is shown. */
+export function dropAddress() {
+  clearTimeout(timer);
+  pending = null;
+}
+
+const addressOf = (fragment) => location.pathname + location.search + fragment;

@@ -22,8 +22,8 @@ export function showDecision(root, proba, utility, against) {
   if (second < 0) lead.append(". There is no other action.");
   else if (margin[0] === 0) lead.append("; ", strong(actions[second]), " is as good.");
   else lead.append(", worth ", data("margin", margin[0]), " more than ", shortened(actions[second]), ".");
-  const before = against.actions[decide(P, against.matrix).best[0]];
-  const flip = before === actions[action] ? null
+  const before = against?.actions[decide(P, against.matrix).best[0]]; // none where nothing is compared
+  const flip = before === undefined || before === actions[action] ? null
     : make("p", { className: "flip" }, "By the utilities before it was ", strong(before), ".");
   const facts = make("dl", { className: "facts" },
     fact("expected utility", data("expected", expected[action])),
@@ -41,8 +41,8 @@ export function showDecisions(root, { rows, decisions }, onFlips) {
     fact("expected utility per row", data("expected", decisions.expected_utility)),
     fact("value of knowing the class", data("information", decisions.value_of_information)),
     fact("median margin", data("margin", margin.quantiles[2])),
-    flipped === null || flipped === undefined ? null : fact("rows that flip", make("data", { id: "flipped", value: String(flipped) },
-      `${count(flipped)} (${percent(flipped / rows)})`)));
+    flipped === null || flipped === undefined ? null : fact("rows that flip",
+      make("data", { id: "flipped", value: String(flipped) }, `${count(flipped)} (${percent(flipped / rows)})`)));
   const taken = bars({ labels: actions, values: counts, title: "Rows by action", valueTitle: "rows" });
   renew(root, facts, make("h3", {}, "Rows by action"), taken, margins(margin), flipTable(flips, flipped, onFlips));
 }

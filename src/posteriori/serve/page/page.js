@@ -1,9 +1,9 @@
 // The page: what is shown is one state, kept in the address; every change of it is asked of the server and drawn.
 
-import { readAddress, writeAddress } from "./address.js";
+import { dropAddress, flushAddress, readAddress, writeAddress } from "./address.js";
 import { showDecision, showDecisions } from "./decisions.js";
-import { announce, byId, isNumber, make, shortened } from "./elements.js";
-import { complain, inOrder, nameOf, remedies, renew, save, wordsOf } from "./parts.js";
+import { announce, byId, count, isNumber, make, number, shortened } from "./elements.js";
+import { button, complain, inOrder, nameOf, remedies, renew, save, wordsOf } from "./parts.js";
 import { exampleRows, rowForm, rowOf, typicalRow } from "./row_form.js";
 import { showCurve, showProbabilities } from "./row_view.js";
 import { showScores } from "./scores.js";
@@ -12,6 +12,7 @@ import { described, filters, showClasses, showRows, ROWS } from "./table_view.js
 import { cellsOf, utilityCsv, utilityTable } from "./utility_table.js";
 
 const PARTS = ["class", "proba", "lower", "upper", "total", "aleatoric", "epistemic", "set"];
+const MOST_BESIDE = 5; // actions whose utilities leave room beside them
 const PAUSE = 120; // milliseconds without typing, before a table is asked for
 const PAUSE_OF_SPEECH = 700; // before what has come of a change is said
 const LONGEST_SHOWN = 200_000; // letters of pasted rows that a text field bears
@@ -27,6 +28,12 @@ const shownModel = () => models.find(({ name }) => name === state.model) ?? mode
 const isRow = () => state.view !== "rows";
 const utility = () => fitting(state.utility) ?? start;
 const against = () => fitting(state.against) ?? start;
+
+/** The utilities to compare with: none, if no action has the name of one of theirs. */
+function compared() {
+  const before = against(), names = new Set(utility().actions);
+  return before.actions.some((name) => names.has(name)) ? before : null;
+}
 const asked = ({ actions, matrix }) => ({ states: model.classes, actions, matrix });
 
 /** Utilities of an address, if they are some for the classes of the model. */
@@ -86,7 +93,8 @@ function utilitiesChanged(value) {
 
 // --- everything that is shown ---------------------------------------------------------------------------------------
 
-function show() {
+/** Show the state; `isOther` if it is not one that has come of the present one. */
+function show({ isOther = false } = {}) {
   if (model !== shownModel()) openModel();
   const view = isRow() ? "row" : "rows";
   for (const [id, name] of [["to-row", "row"], ["to-rows", "rows"]]) {
@@ -95,26 +103,28 @@ function show() {
   }
   byId("row-view").hidden = view !== "row";
   byId("table-view").hidden = view !== "rows";
-  showUtilities();
+  showUtilities(isOther);
   if (view === "row") {
     for (const id of ["scores-view", "page-view"]) byId(id).hidden = true;
     form.write(state.row ?? null);
     return showRow();
   }
-  byId("verdict").hidden = true;
+  if (!state.table) byId("verdict").hidden = true;
   return showTable();
 }
 
-function showUtilities() {
-  const now = utility(), value = utilities.value();
+function showUtilities(isOther) {
+  const now = utility(), value = utilities.value(); // none while a cell is no number
   const is = value && JSON.stringify([value.actions, value.matrix]) === JSON.stringify([now.actions, now.matrix]);
-  if (!is && !byId("utilities").contains(document.activeElement)) {
+  if (!is && (isOther || (value && !byId("utilities").contains(document.activeElement)))) {
     isFilling = true;
     utilities.set(now);
     isFilling = false;
   }
-  byId("compared").textContent = fitting(state.against)
-    ? "Decisions are compared with utilities that were set aside." : "Decisions are compared with the first utilities.";
+  const which = fitting(state.against) ? "utilities that were set aside" : "the first utilities";
+  byId("compared").textContent = compared() ? `Decisions are compared with those by ${which}.`
+    : `Decisions are not compared with those by ${which}: no action has the same name.`;
+  byId("costs").classList.toggle("stacked", now.actions.length > MOST_BESIDE);
   const csv = utilityCsv({ states: model.classes.map(nameOf), ...now });
   if (byId("csv").value !== csv) byId("csv").value = csv;
   byId("command").value = `posteriori decide ${model.name}.model rows.csv --utility utility.csv`;
@@ -184,9 +194,9 @@ const curveColumn = () => {
 
 function showRow() {
   if (!state.row) {
-    const begin = make("button", { type: "button", onclick: () => byId("typical").click() }, "Begin with a typical row");
+    const begin = button("Begin with a typical row", () => byId("typical").click());
     byId("probabilities").replaceChildren(
-      make("p", {}, "There is no row yet. Fill in the form, paste a row, or begin with one from the middle of the fit."),
+      make("p", {}, "There is no row yet. Fill in the form, paste one, or begin with one from the middle of the fit."),
       begin);
     byId("decisions").replaceChildren(
       make("p", { className: "quiet" }, "What is recommended is shown here when there is a row."));
@@ -203,12 +213,17 @@ function showRow() {
 }
 
 function drawRow() {
-  const { values } = answer, [now, before] = [utility(), against()];
+  const { values } = answer, [now, before] = [utility(), compared()];
   byId("what-if").hidden = false;
   showProbabilities(byId("probabilities"), model, values);
   const action = showDecision(byId("decisions"), inOrder(model.classes, values.proba), now, before);
   const likely = `Most probable: ${shortened(nameOf(values.class), 28)}. `;
-  byId("verdict").replaceChildren(likely, "Recommended: ", make("strong", {}, shortened(action, 28)), ".");
+  verdict(likely, "Recommended: ", make("strong", {}, shortened(action, 28)), ".");
+}
+
+/** What has come of it, in a line that stays in sight and is read out. */
+function verdict(...parts) {
+  byId("verdict").replaceChildren(...parts);
   byId("verdict").hidden = false;
   tell(byId("verdict").textContent);
 }
@@ -236,7 +251,7 @@ async function send(body, type, allowed = {}) {
     byId("h-rows").focus();
   } catch (refused) {
     if (refused.status === undefined) throw refused;
-    if (isRow()) await change({ view: "rows", table: null });
+    if (isRow() || state.table) await change({ view: "rows", table: null, only: null, sort: null, start: 0 });
     complain(place, refused, (remedy) => send(body, type, { ...allowed, ...remedy }));
     if (refused.row !== null && typeof body === "string" && !refused.remedy) selectLine(byId("pasted"), refused.row);
   } finally {
@@ -278,9 +293,10 @@ const askForTable = inTurn(async () => {
   const id = state.table, name = model.name;
   const isSame = () => id === state.table && name === model.name && !isRow();
   if (!id || isRow()) return;
-  const both = { utility: asked(utility()), against: asked(against()) };
+  const before = compared(), both = { utility: asked(utility()), against: before && asked(before) };
+  const { flipped, ...others } = state.only ?? {}, only = before && flipped ? { ...others, flipped } : others;
   const page = { ...both, start: state.start ?? 0, count: ROWS, sort: state.sort ?? { by: "row", descending: false },
-    only: state.only ?? {} };
+    only };
   try {
     const path = `page/tables/${encodeURIComponent(id)}`;
     const known = table?.id === id ? table : await ask(path);
@@ -300,18 +316,20 @@ const askForTable = inTurn(async () => {
     byId("classes").replaceChildren();
     byId("table-about").replaceChildren();
     byId("decisions").replaceChildren();
+    byId("verdict").hidden = true;
     for (const one of ["scores-view", "page-view"]) byId(one).hidden = true;
   }
 });
 
 function drawTable(rows) {
   const has = {
-    truth: table.truth, decisions: Boolean(summary.decisions), uncertainty: Boolean(summary.uncertainty),
-    before: summary.decisions?.flipped > 0, size: Math.max(...utility().matrix.flat().map(Math.abs)),
+    truth: table.truth, decisions: true, compared: Boolean(compared()), uncertainty: Boolean(summary.uncertainty),
+    before: summary.decisions.flipped > 0, size: Math.max(...utility().matrix.flat().map(Math.abs)),
   };
   renew(byId("table-about"), described(table));
-  const flipped = summary.decisions?.flipped;
-  if (flipped) tell(`${flipped} of ${summary.rows} rows flip`);
+  const { flipped, expected_utility: expected } = summary.decisions;
+  const flips = isNumber(flipped) ? ` ${count(flipped)} of ${count(summary.rows)} rows flip.` : "";
+  verdict(`Expected utility per row: ${number(expected)}.`, flips);
   showClasses(byId("classes"), summary);
   showDecisions(byId("decisions"), summary, () => {
     change({ only: { flipped: true }, start: 0 });
@@ -321,7 +339,7 @@ function drawTable(rows) {
   byId("scores-view").hidden = !summary.scores;
   if (summary.scores) showScores(byId("scores"), summary.scores);
   byId("page-view").hidden = false;
-  filters(byId("filters"), model, summary.decisions?.actions, state.only, has, (part) => change(part));
+  filters(byId("filters"), model, summary.decisions.actions, state.only, has, (part) => change(part));
   showRows(byId("rows"), model, table, rows, state, has, {
     onOpen: (row) => open(row), onChange: (part) => change(part),
   });
@@ -348,7 +366,10 @@ function listen() {
       change({ view: view === "row" ? null : view });
     });
   }
-  press("link", () => copy(location.href, "The link is copied"));
+  press("link", () => {
+    flushAddress();
+    copy(location.href, "The link is copied");
+  });
   press("copy-command", () => copy(byId("command").value, "The command is copied", byId("command")));
   press("typical", () => change({ row: typicalRow(model.columns) }));
   press("empty", () => change({ row: null }));
@@ -381,9 +402,11 @@ function listen() {
   document.addEventListener("paste", paste);
   for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) document.addEventListener(kind, drag);
   window.addEventListener("popstate", () => {
+    dropAddress();
     state = readAddress();
-    show();
+    show({ isOther: true });
   });
+  window.addEventListener("pagehide", flushAddress);
 }
 
 async function copy(text, words, field = null) {
@@ -425,8 +448,9 @@ function paste(event) {
 }
 
 function drag(event) {
-  if (!model || ![...(event.dataTransfer?.types ?? [])].some((type) => type === "Files" || type === "text/plain")) return;
-  if (event.target.closest?.("#utilities, #row-form")) return;
+  const types = [...(event.dataTransfer?.types ?? [])], isFile = types.includes("Files");
+  if (!model || !(isFile || types.includes("text/plain"))) return;
+  if (!isFile && event.target.closest?.("input, textarea")) return; // which take text themselves
   event.preventDefault();
   const isLeaving = event.type === "dragleave" && event.relatedTarget === null;
   byId("dropping").hidden = event.type === "drop" || isLeaving;
@@ -470,7 +494,7 @@ async function begin() {
   for (const id of ["h-rows", "h-row", "h-page"]) byId(id).tabIndex = -1;
   listen();
   byId("views").hidden = byId("main").hidden = false;
-  await show();
+  await show({ isOther: true });
   document.documentElement.dataset.ready = "";
 }
 

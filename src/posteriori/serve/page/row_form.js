@@ -28,7 +28,8 @@ const FIELDS = {
 function numberField({ low, high, integer, kind }) {
   const control = text({ inputMode: "decimal", placeholder: MISSING, className: "number" });
   const known = low !== null && high !== null, spread = high - low;
-  const step = !known ? 1 : integer ? Math.max(1, Math.round(spread / STEPS)) : 10 ** Math.floor(Math.log10(spread / STEPS) + 0.5);
+  const fine = integer ? Math.max(1, Math.round(spread / STEPS)) : 10 ** Math.round(Math.log10(spread / STEPS));
+  const step = known && spread > 0 ? fine : 1;
   const read = () => (control.value.trim() === "" ? null : parsed(plainNumber(control.value.trim())) ?? undefined);
   control.addEventListener("keydown", (event) => {
     const by = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key], now = read();
@@ -163,7 +164,8 @@ export function typicalRow(columns) {
 }
 
 const two = (value) => String(value).padStart(2, "0");
-const clock = (seconds) => `${two(Math.floor(seconds / 3600))}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
+const clock = (seconds) =>
+  [seconds / 3600, (seconds / 60) % 60, seconds % 60].map((part) => two(Math.floor(part))).join(":");
 
 /** Some rows through the ranges of all columns, as CSV. */
 export function exampleRows(columns, rows = 6) {

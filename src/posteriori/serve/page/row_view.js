@@ -22,7 +22,7 @@ export function showProbabilities(root, model, answer) {
 function setOf({ set }) {
   if (!set) return null;
   const names = set.map(nameOf).join(", ");
-  return make("p", {}, set.length ? `Prediction set: ${names}.` : "The prediction set is empty: no class fits this row.");
+  return make("p", {}, set.length ? `Prediction set: ${names}.` : "Prediction set: empty, as no class fits this row.");
 }
 
 function uncertainty({ total, aleatoric, epistemic }, K) {

@@ -4,6 +4,7 @@ import { confusion, intervals, reliability } from "./charts.js";
 import { count, make, number, percent, shortened } from "./elements.js";
 import { nameOf, renew } from "./parts.js";
 
+const MOST_ALWAYS = 8; // actions that are each shown as a rule of their own
 const WORDS = {
   log_loss: ["log-loss", "Minus the logarithm of the probability of the true class, in the mean; 0 is perfect."],
   accuracy: ["accuracy", "Share of rows whose most probable class is the true one."],
@@ -21,11 +22,13 @@ export function showScores(root, scores) {
     return make("div", {},
       make("dt", {}, name),
       make("dd", {}, make("data", { className: "score", id: key, value: String(value) }, write(value)),
-        make("span", { className: "interval" }, range(scores[key], write)), make("p", { className: "quiet" }, meaning)));
+        make("span", { className: "interval" }, range(scores[key], write)),
+        make("p", { className: "quiet" }, meaning)));
   });
   const { confusion: counted, reliability: binned } = scores;
   renew(root,
-    make("p", { className: "quiet" }, `${count(scores.rows)} rows whose class is known. Ranges are 95 % intervals.`),
+    make("p", { className: "quiet" },
+      `${count(scores.rows)} rows whose class is known. Ranges are 95\u00a0% intervals.`),
     make("dl", { className: "scores" }, facts),
     scores.utility ? worth(scores.utility) : [],
     make("div", { className: "pair" },
@@ -39,10 +42,12 @@ export function showScores(root, scores) {
 
 /** What the utilities that are shown were worth, against simpler rules. */
 function worth({ realised, expected, always, most_probable: probable, known }) {
+  const single = always.reduce((most, one) => (one.value > most.value ? one : most), always[0]);
+  const shown = always.length <= MOST_ALWAYS ? always : [single];
   const rules = [
     ["these utilities", realised],
     ["most probable class", probable],
-    ...always.map(({ action, value }) => [`always ${action}`, { value }]),
+    ...shown.map(({ action, value }) => [`always ${action}`, { value }]),
     ["if the class were known", { value: known }],
   ];
   const [labels, given] = [rules.map(([name]) => name), rules.map(([, one]) => one)];
@@ -51,7 +56,6 @@ function worth({ realised, expected, always, most_probable: probable, known }) {
     upper: given.map(({ upper }) => upper ?? null), title: "Realised utility per row", valueTitle: "utility per row",
   });
   const value = make("data", { id: "realised", value: String(realised.value) }, number(realised.value));
-  const single = always.reduce((most, one) => (one.value > most.value ? one : most), always[0]);
   const more = realised.value - single.value;
   const best = make("q", {}, shortened(single.action));
   return [

@@ -47,17 +47,19 @@ function beside(value, size) {
 const cell = (text, className = null) => ({ text, className });
 
 /** The columns of the table: what heads them, how they are sorted, and their cells. */
-function columnsOf(model, columns, has) {
+function columnsOf(model, columns, found, has) {
   const names = model.classes.map(nameOf), own = columns.filter((name) => name !== has.truth);
   const byNumber = (key, title, size) =>
     ({ title, sort: { by: key }, cell: (row) => cell(isNumber(row[key]) ? beside(row[key], size) : "–") });
-  const word = (key, title) => ({ title, cell: (row) => cell(shortened(nameOf(row[key] ?? "–"), 28), "words") });
+  const word = (key, title) =>
+    ({ title, isText: true, cell: (row) => cell(shortened(nameOf(row[key] ?? "–"), 28), "words") });
   const each = names.length <= MOST_CLASSES ? model.classes.map((label, k) => ({
     title: `p(${shortened(names[k], 20)})`, sort: { by: "p", class: label }, cell: (row) => ofClass(row, k),
   })) : [{ title: "its probability", cell: (row) => ofClass(row, names.indexOf(nameOf(row.class))) }];
   const ofClass = (row, k) => {
     const [p, lower, upper] = [row.proba, row.lower, row.upper].map((given) => inOrder(model.classes, given)?.[k]);
-    return cell([make("span", {}, probability(p)), mini(p, lower, upper, names[k] === nameOf(row.class))], "p");
+    const text = make("span", {}, p > 0 && p < 0.0005 ? "<0.001" : probability(p));
+    return cell([text, mini(p, lower, upper, names[k] === nameOf(row.class))], "p");
   };
   const decided = has.decisions ? [
     word("action", "action"), ...(has.before ? [word("was", "before")] : []),
@@ -67,7 +69,10 @@ function columnsOf(model, columns, has) {
     ...(has.truth ? [{ ...word("truth", "truth"), sort: { by: "surprise" } }] : []),
     word("class", "most probable"), ...each, ...decided,
     ...(has.uncertainty ? [byNumber("epistemic", "epistemic", 1), byNumber("total", "uncertainty", 1)] : []),
-    ...own.map((name) => ({ title: name, cell: (row) => value(row.values[name]) })),
+    ...own.map((name) => ({
+      title: name, isText: found.rows.some(({ values }) => typeof values[name] === "string"),
+      cell: (row) => value(row.values[name]),
+    })),
   ];
 }
 
@@ -81,15 +86,16 @@ function value(given) {
  * what of the state is to change.
  */
 export function showRows(root, model, table, found, state, has, { onOpen, onChange }) {
-  const columns = columnsOf(model, table.columns, has), sort = state.sort ?? { by: "row", descending: false };
+  const columns = columnsOf(model, table.columns, found, has), sort = state.sort ?? { by: "row", descending: false };
   const same = (one) => one && one.by === sort.by && one.class === sort.class;
-  const head = ({ title, sort: by }) => {
-    if (!by) return make("th", { scope: "col" }, shortened(title, 24));
+  const head = ({ title, sort: by, isText }) => {
+    const className = isText ? "words" : "";
+    if (!by) return make("th", { scope: "col", className }, shortened(title, 24));
     const isNow = same(by), to = isNow ? !sort.descending : by.by !== "row" && by.by !== "margin";
     const arrow = make("span", { "aria-hidden": "true" }, isNow ? (sort.descending ? " ↓" : " ↑") : "");
     const sorted = isNow ? (sort.descending ? "descending" : "ascending") : null;
     const press = () => onChange({ sort: { ...by, descending: to }, start: 0 }, "Sorted");
-    return make("th", { scope: "col", "aria-sort": sorted }, button(title, press, {
+    return make("th", { scope: "col", className, "aria-sort": sorted }, button(title, press, {
       className: "sort", title: by.by === "surprise" ? "Sort by how improbable the true class was held" : "Sort",
       dataset: { sort: JSON.stringify(by) },
     }), arrow);
@@ -107,18 +113,21 @@ export function showRows(root, model, table, found, state, has, { onOpen, onChan
   const whole = make("table", {}, caption, make("thead", {}, top), make("tbody", {}, body));
   const scrolled = make("div", { className: "wide tall", tabIndex: 0, role: "group", "aria-label": "Rows" }, whole);
   const last = Math.min(found.start + ROWS, found.total);
-  const where = found.total ? `Rows ${count(found.start + 1)} to ${count(last)} of ${count(found.total)}` : "No row fits.";
+  const range = `Rows ${count(found.start + 1)} to ${count(last)} of ${count(found.total)}`;
+  const where = found.total ? range : "No row fits.";
   const go = (start) => onChange({ start: Math.max(0, start) }, null);
-  const pages = make("p", { className: "pages" },
+  const pages = make("p", { className: "pages", tabIndex: -1 },
     button("Previous", () => go(found.start - ROWS), { disabled: found.start === 0 }),
-    button("Next", () => go(found.start + ROWS), { disabled: last >= found.total }), make("span", { id: "where" }, where));
+    button("Next", () => go(found.start + ROWS), { disabled: last >= found.total }),
+    make("span", { id: "where" }, where));
   const focus = root.contains(document.activeElement) ? document.activeElement : null;
   const key = focus?.dataset.sort, label = focus?.textContent;
   root.replaceChildren(found.total ? scrolled : "", pages);
   const again = [...root.querySelectorAll("button")].find((one) => (key ? one.dataset.sort === key
     : one.textContent === label));
-  if (focus) (again && !again.disabled ? again : scrolled.isConnected ? scrolled : pages).focus({ preventScroll: true });
-  if (focus) announce(where);
+  if (!focus) return;
+  (again && !again.disabled ? again : scrolled.isConnected ? scrolled : pages).focus({ preventScroll: true });
+  announce(where);
 }
 
 /** Build the filters; they tell what rows are wanted. */
@@ -126,8 +135,9 @@ export function filters(root, model, actions, only, has, onChange) {
   const given = only ?? {};
   const choice = (key, label, names) => {
     const any = make("option", { value: "" }, "any");
-    const select = make("select", { onchange: () => set(key, select.value === "" ? null : names[Number(select.value)]) },
-      any, names.map((name, i) => make("option", { value: String(i) }, shortened(nameOf(name)))));
+    const chosen = () => set(key, select.value === "" ? null : names[Number(select.value)]);
+    const select = make("select", { onchange: chosen }, any,
+      names.map((name, i) => make("option", { value: String(i) }, shortened(nameOf(name)))));
     const at = names.indexOf(given[key]);
     select.value = at < 0 ? "" : String(at);
     return make("label", {}, `${label} `, select);
@@ -145,6 +155,6 @@ export function filters(root, model, actions, only, has, onChange) {
     choice("class", "Most probable", model.classes),
     ...(actions ? [choice("action", "Action", actions)] : []),
     ...(has.truth ? [choice("truth", "Truth", model.classes)] : []),
-    ...(actions ? [make("label", { className: "check" }, box, " only rows that flip")] : []));
+    ...(has.compared ? [make("label", { className: "check" }, box, " only rows that flip")] : []));
   if (focused >= 0) root.querySelectorAll("select, input")[focused]?.focus({ preventScroll: true });
 }
