@@ -945,7 +945,8 @@ def test_a_file_may_fall_on_the_form(opened: Any, few: pd.DataFrame) -> None:
     """It is read there, too: the browser would leave the page and show the file."""
     page = opened(row_state())
     transfer = page.evaluate_handle(
-        """(content) => { const all = new DataTransfer(); all.items.add(new File([content], "rows.csv")); return all; }""",
+        """(content) => { const all = new DataTransfer(); all.items.add(new File([content], "rows.csv"));
+        return all; }""",
         few.to_csv(index=False),
     )
     page.dispatch_event("#field-1", "dragover", {"dataTransfer": transfer})
@@ -984,7 +985,9 @@ def test_many_actions_have_room(opened: Any) -> None:
     many = {"actions": [f"action {a}" for a in range(12)], "matrix": [[k + a for a in range(12)] for k in range(3)]}
     page = opened(row_state(utility=many), width=1280)
     settled(page)
-    assert page.locator("#costs").evaluate("(costs) => getComputedStyle(costs).gridTemplateColumns.split(' ').length") == 1
+    assert (
+        page.locator("#costs").evaluate("(costs) => getComputedStyle(costs).gridTemplateColumns.split(' ').length") == 1
+    )
     assert page.locator("#decisions .lead strong").first.inner_text() == "action 11"
 
 
