@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.serve.asgi import Client, client_of
+from tests.serve.asgi import Client, client_of, run
 from tests.serve.test_plain import GOOD
 
 from posteriori.serve import Limits, app
@@ -180,7 +180,7 @@ class TestHowMuch:
                 await room.take(101, 0.01)
             return told
 
-        told = asyncio.run(main())
+        told = run(main())
         assert told[0] == "a in"
         assert told.index("b in") > told.index("a out")
 
