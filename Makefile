@@ -9,10 +9,10 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := .venv/.installed
 
-.PHONY: help demo test test-slow test-all test-wild check wheel bench clean
+.PHONY: help demo test test-slow test-all test-clients test-wild check wheel bench clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: $(INSTALLED)-demo  ## fit the penguins and show what comes out
 	@$(BIN)/posteriori demo
@@ -25,6 +25,10 @@ test-slow: $(INSTALLED)-dev  ## the tests that `make test` leaves out
 
 test-all: $(INSTALLED)-dev  ## all tests, the slow ones too
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m ""
+
+# Each file in a process of its own: the libraries of KServe and of MLServer define the same messages.
+test-clients: $(INSTALLED)-demo .venv-clients/.installed  ## the server asked by clients of KServe, Triton, MLServer and MLflow
+	@set -e; for tests in tests/clients/test_*.py; do .venv-clients/bin/python -m pytest -q "$$tests"; done
 
 test-wild: $(INSTALLED)-dev  ## tables and numbers of strangers; fewer by WILD_ARGS="tables --tables 30"
 	$(BIN)/python -m benchmarks.wild $(WILD_ARGS)
@@ -50,7 +54,7 @@ bench: $(INSTALLED)-bench  ## benchmarks; options in BENCH_ARGS="..."
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 clean:  ## remove what was built or cached, .venv too
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-clients build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -58,6 +62,12 @@ $(BIN)/python:
 
 $(INSTALLED)-demo: pyproject.toml | $(BIN)/python
 	$(INSTALL) --editable '.[serve]'
+	@touch $@
+
+.venv-clients/.installed: tests/clients/requirements.txt tests/clients/without-dependencies.txt
+	$(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/python -m pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
+	.venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/clients/without-dependencies.txt
 	@touch $@
 
 $(INSTALLED)-%: pyproject.toml | $(BIN)/python

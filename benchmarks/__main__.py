@@ -15,7 +15,8 @@ LEFT_OUT = ("left-out", "stack")
 DECISIONS = ("deciding", "conformal", "calibration", "calibration-maps")
 GP = ("gp-quality", "gp-time", "gp-coverage", "gp-kernels", "gp-folds", "gp-steps", "gp-digits", "gp-mnist", "gp-depth")
 ENGINES = ("same-answer", "gpu", "out-of-core", "against-spark")
-COMMANDS = ("commands", "fit-folder", "serving", "serving-faults")
+SERVER = ("serving", "serving-faults")
+COMMANDS = ("commands", "fit-folder", *SERVER)
 VERSIONS = ("before-after",)
 
 WHAT = """\
@@ -73,6 +74,7 @@ of the command line:
   serving              posteriori serve under load: requests and rows per second, memory; MLServer and MLflow beside
                        it (--peer-python)
   serving-faults       the same when clients, files and signals misbehave
+  server               these two, in six minutes or so
 of two versions of posteriori:
   before-after         seconds of fits and predictions of the sources in --before, against those of src/
 all: everything but before-after
@@ -106,6 +108,7 @@ def main() -> None:
             *ENGINES,
             "engines",
             *COMMANDS,
+            "server",
             *VERSIONS,
             "all",
         ),
@@ -139,7 +142,7 @@ def main() -> None:
         default=[],
         metavar="PATH",
         help="an interpreter in which gp-digits and gp-time look for GPflow and GPyTorch, against-spark for pyspark, "
-        "after this one; as often as needed",
+        "serving for MLServer and MLflow, after this one; as often as needed",
     )
     parser.add_argument("--before", type=Path, help="folder of sources (src) of another version, for before-after")
     parser.add_argument("--without-peers", action="store_true", help="gp-folds: ours alone; the peer's search is long")
@@ -156,6 +159,7 @@ def main() -> None:
         "decisions": DECISIONS,
         "gp": GP,
         "engines": ENGINES,
+        "server": SERVER,
     }
     what = groups.get(options.what, (options.what,))
     if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > 0.5:

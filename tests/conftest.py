@@ -5,8 +5,10 @@ problem goes into compiling. With the slow tests both are as users have them, or
 tests, the BLAS of each has one thread: more threads than cores only wait for each other.
 """
 
+import gc
 import os
 import shutil
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,6 +16,8 @@ import pytest
 from hypothesis import settings
 
 AXE = Path(__file__).parent / "assets" / "axe-core" / "axe.min.js"
+collect_ignore = ["clients"]
+"""Tests in an environment of their own: `make test-clients`."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 NO_EMITTERS = "--xla_cpu_use_fusion_emitters=false"
@@ -59,6 +63,28 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
                 item.add_marker(pytest.mark.slow)
+
+
+MOST_MAPS = 25_000
+"""Pieces of memory after which compiled programs are given back: a process may have 65,530, and XLA ends it beyond."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs_given_back():
+    """Give compiled programs back after a module, where there are many of them."""
+    yield
+    if "jax" in sys.modules and memory_maps() > MOST_MAPS:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
+
+
+def memory_maps():
+    """Pieces of memory that the process has mapped; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/maps", "rb") as maps:
+            return sum(1 for _ in maps)
+    except OSError:
+        return 0
 
 
 def pytest_terminal_summary(terminalreporter):

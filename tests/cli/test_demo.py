@@ -1,11 +1,11 @@
 import re
 
 import pytest
+from tests.serve.asgi import client_of
 from typer.testing import CliRunner
 
 import posteriori
 from posteriori.cli import app
-from tests.serve.asgi import client_of
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from posteriori.gp.kernels import ARD, RBF, Constant, Linear, Matern, Product, RationalQuadratic, Sum
+from posteriori import GPClassifier
+from posteriori.gp.kernels import ARD, RBF, Constant, Kernel, Linear, Matern, Product, RationalQuadratic, Sum
 
 RNG = np.random.default_rng(0)
 D = 3
@@ -375,3 +376,25 @@ def test_fixed_lengthscales_stay():
 def test_wrong_shapes_and_blocks_are_named(wrong, message):
     with pytest.raises(ValueError, match=message):
         wrong.validate()
+
+
+def test_a_kernel_that_lacks_a_member_says_which():
+    class OnlyGram(Kernel):
+        def gram(self, free, X, Z):
+            return X @ Z.T
+
+    with pytest.raises(NotImplementedError, match=r"OnlyGram needs a method 'validate'.* docs/adding\.md"):
+        GPClassifier(OnlyGram()).fit(X, np.arange(len(X)) % 2)
+    for member, arguments in {
+        "start": (D, 1.0),
+        "diagonal": ({}, X),
+        "slopes": ({}, X, np.eye(len(X))),
+        "learned": ({}, np.ones(D)),
+        "in_units": (np.ones(D),),
+        "structure": (),
+        "learnable": (),
+        "log_prior": ({}, {}),
+        "prior_slopes": ({}, {}),
+    }.items():
+        with pytest.raises(NotImplementedError, match=f"OnlyGram needs a method '{member}'"):
+            getattr(OnlyGram(), member)(*arguments)

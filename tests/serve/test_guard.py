@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from tests.serve.asgi import Client, client_of, run
 from tests.serve.test_plain import GOOD
 
+import posteriori as po
 from posteriori.serve import Limits, app
 from posteriori.serve.guard import Access, Room
 from posteriori.serve.served_model import ServedModel
@@ -233,6 +235,15 @@ class TestNotes:
         mean = next(line for line in text.splitlines() if line.startswith("posteriori_epistemic_nats_mean{"))
         assert float(mean.split()[-1]) == pytest.approx(epistemic, rel=1e-9)
 
+    def test_the_uncertainty_is_counted_across_processes_too(self, model: Any, tmp_path: Any) -> None:
+        """Sums in files are JSON: the mean has to be a number that JSON has."""
+        ask = client_of(app({"penguins": model}, folder=tmp_path))
+        said = ask.post("/predict", json={"rows": [GOOD], "answers": ["epistemic"]})
+        text = ask.get("/metrics")
+        assert (said.status_code, text.status_code) == (200, 200)
+        mean = next(line for line in text.text.splitlines() if line.startswith("posteriori_epistemic_nats_mean{"))
+        assert float(mean.split()[-1]) == pytest.approx(said.json()["rows"][0]["epistemic"], rel=1e-9)
+
     def test_processes_add_up(self, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         from posteriori.serve.metrics import Metrics
 
@@ -277,3 +288,28 @@ def test_mounted_in_another_application(model: Any) -> None:
     reply = ask.post("/birds/predict", json=[GOOD], headers={"authorization": f"Bearer {TOKEN}"})
     assert reply.status_code == 200
     assert ask.get("/birds/v2/health/live").status_code in (200, 404)
+
+
+@pytest.mark.slow
+def test_a_mounted_application_watches_its_files_in_the_lifespan_of_the_outer_one(
+    model: Any, numbers_model: Any, tmp_path: Any
+) -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    po.save(model, tmp_path / "birds.model")
+    models = app(tmp_path / "birds.model")
+    outer = Starlette(routes=[Mount("/birds", models)], lifespan=models.lifespan)
+
+    async def swapped() -> bool:
+        async with outer.router.lifespan_context(outer):
+            before = models.desk.shelf.get()
+            po.save(numbers_model, tmp_path / "birds.model")
+            for _ in range(100):
+                await asyncio.sleep(0.1)
+                if models.desk.shelf.get() is not before:
+                    return models.desk.shelf.get().classes == [0, 1, 2]
+        return False
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(asyncio.run, swapped()).result()

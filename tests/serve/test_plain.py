@@ -115,6 +115,19 @@ class TestAnswers:
         assert [row["class"] for row in said] == numbers_model.predict(X).tolist()
         assert list(said[0]["proba"]) == ["0", "1", "2"]
 
+    def test_missing_values_are_refused_where_the_model_takes_none(self, numbers_model: Any) -> None:
+        ask = client_of(app(numbers_model))
+        row = dict.fromkeys(["x0", "x1", "x2", "x3"], 1.0)
+        reply = ask.post("/predict", json=[row, row | {"x2": None}])
+        assert reply.status_code == 400
+        assert (reply.json()["row"], reply.json()["column"]) == (2, "x2")
+        table = pa.table({name: [value, np.inf if name == "x1" else value] for name, value in row.items()})
+        out = io.BytesIO()
+        parquet.write_table(table, out)
+        reply = ask.post("/predict", content=out.getvalue(), headers={"content-type": PARQUET})
+        assert reply.status_code == 400
+        assert (reply.json()["row"], reply.json()["column"]) == (2, "x1")
+
     def test_transformers_of_scikit_learn_in_front(self) -> None:
         rng = np.random.default_rng(2)
         X = pd.DataFrame(rng.normal(size=(80, 2)), columns=["a", "b"])
@@ -253,6 +266,12 @@ class TestFormats:
             "Row 1: column 'day' holds 'soon', where a date and time such as 2026-11-19T12:00:00 is expected, or null "
             "if it is missing."
         )
+        for change in ({"ok": 0.5}, {"ok": 2}, {"took": 1e300}, {"took": -1e13}, {"took": True}):
+            wrong = ask.post("/predict", json=[rows[0], rows[1] | change])
+            assert wrong.status_code == 400, change
+            assert (wrong.json()["row"], wrong.json()["column"]) == (2, *change)
+        as_number = ask.post("/predict", json=[row | {"ok": int(row["ok"])} for row in rows]).json()["rows"]
+        assert as_number == said
 
 
 GOOD = {
@@ -373,6 +392,30 @@ class TestRefusals:
         reply = client.post("/predict", json=asked)
         assert reply.status_code == 400
         assert "utility" in reply.json()["error"]
+
+    @pytest.mark.parametrize(
+        ("value", "words"),
+        [(None, "is missing, and the model cannot do without it"), (np.inf, "is not finite")],
+    )
+    def test_values_that_a_model_of_numbers_cannot_take(
+        self, numbers_model: Any, value: float | None, words: str
+    ) -> None:
+        """A model without a table encoder takes finite numbers alone."""
+        table = pa.table({"x0": [1.0, 1.0], "x1": [2.0, 2.0], "x2": pa.array([3.0, value]), "x3": [4.0, 4.0]})
+        packed = io.BytesIO()
+        parquet.write_table(table, packed)
+        content = packed.getvalue()
+        reply = client_of(app(numbers_model)).post("/predict", content=content, headers={"content-type": PARQUET})
+        assert reply.status_code == 400
+        assert (reply.json()["row"], reply.json()["column"]) == (2, "x2")
+        assert words in reply.json()["error"]
+
+    @pytest.mark.parametrize("path", ["/predict", "/invocations"])
+    def test_what_curl_sends_by_itself_is_told_of_json(self, client: Client, path: str) -> None:
+        headers = {"content-type": "application/x-www-form-urlencoded"}
+        reply = client.post(path, content=orjson.dumps(GOOD), headers=headers)
+        assert reply.status_code == 415
+        assert "send one of 'application/json', 'text/csv'" in reply.json()["error"]
 
     def test_nothing_that_can_be_written(self, client: Client) -> None:
         assert client.post("/predict", json=[GOOD], headers={"accept": "image/png"}).status_code == 406

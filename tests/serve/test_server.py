@@ -215,6 +215,26 @@ class TestBadClients:
         assert server.get("/models").status_code == 200
 
     @pytest.mark.parametrize(
+        ("head", "words"),
+        [
+            (b"GET /models?model=" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", "too long"),
+            (b"GET /models HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 200_000, "too long"),
+            (b"GET / HTTP/9.9\r\n\r\n", "not HTTP"),
+        ],
+    )
+    def test_what_is_refused_before_it_is_a_request_is_a_refusal_too(
+        self, server: Process, head: bytes, words: str
+    ) -> None:
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.settimeout(5)
+            with suppress(OSError):
+                client.sendall(head)
+            about, _, body = client.recv(4000).partition(b"\r\n\r\n")
+        assert about.startswith(b"HTTP/1.1 400")
+        assert b"content-type: application/json" in about
+        assert words in orjson.loads(body)["error"]
+
+    @pytest.mark.parametrize(
         "sent",
         [
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_iris
 from sklearn.exceptions import DataConversionWarning
 
-from posteriori import SoftmaxRegression
+from posteriori import GaussianPrior, SoftmaxRegression
 
 IRIS = load_iris()
 X = (IRIS.data * 10).round()  # whole numbers up to 79: exact in every dtype
@@ -305,3 +305,8 @@ def test_ordinary_input_warns_of_nothing():
         warnings.simplefilter("error")
         SoftmaxRegression().fit(X, Y).predict(X)
         SoftmaxRegression().fit(pd.DataFrame(BY_NAME), pd.Series(Y)).predict(pd.DataFrame(BY_NAME))
+
+
+def test_a_prior_as_alpha_names_the_class_that_takes_it():
+    with pytest.raises(TypeError, match=r"alpha is a GaussianPrior.*BayesianSoftmaxRegression\(prior="):
+        SoftmaxRegression(alpha=GaussianPrior(precision=2.0)).fit(np.eye(4), [0, 1, 0, 1])

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
-from posteriori import ConvergenceWarning, SeparationWarning, SoftmaxRegression, Status
+from posteriori import BayesianSoftmaxRegression, ConvergenceWarning, SeparationWarning, SoftmaxRegression, Status
 
 rng = np.random.default_rng(0)
 NOISE = rng.normal(size=(60, 2))
@@ -121,3 +121,12 @@ def test_a_prior_makes_the_optimum_finite(X, y, pairs):
     assert model.solution_.status is Status.CONVERGED
     residual = np.eye(y.max() + 1)[y] - model.predict_proba(X)
     np.testing.assert_allclose(1e-3 * model.coef_, residual.T @ X, atol=1e-4)
+
+
+def test_a_class_without_rows_is_named_and_not_a_feature():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), np.arange(60) % 3
+    with pytest.warns(SeparationWarning, match=r"No row is of class 3, so the likelihood has no maximum.*alpha > 0"):
+        SoftmaxRegression(alpha=0, classes=[0, 1, 2, 3]).fit(X, y)
+    with pytest.warns(SeparationWarning, match=r"No row is of class 3.*prior='evidence', or a number"):
+        BayesianSoftmaxRegression("flat", classes=[0, 1, 2, 3]).fit(X, y)

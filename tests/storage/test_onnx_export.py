@@ -7,6 +7,7 @@ import warnings
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
@@ -16,6 +17,7 @@ from tests.slow import quick_among, quick_first
 
 import posteriori as po
 from posteriori.gaussian.structures import STRUCTURES
+from posteriori.softmax.mixture import MixturePosterior
 from posteriori.softmax.predictive import quasi_nodes
 from posteriori.storage.onnx_export import to_onnx
 
@@ -199,6 +201,70 @@ def test_jeffreys_label_noise_and_another_class_prior():
     check(noisy, X)
     assert ran(noisy, X)["probabilities"].min() >= 0.1 / 3 - 1e-15
     check(fitted(po.BayesianSoftmaxRegression(), X, y).with_class_prior([0.8, 0.1, 0.1]), X)
+
+
+# Credible intervals
+
+
+@quick_among(
+    ("posterior", "K"),
+    [("full", 2), ("full", 3), ("kronecker", 5), ("diagonal", 2), ("importance", 3)],
+    BAYESIAN,
+    (2, 3, 5),
+)
+def test_intervals(posterior, K):
+    X, y = simulated(K)
+    model = fitted(po.BayesianSoftmaxRegression(0.3, **{"n_draws": 50, **BAYESIAN[posterior]}), X, y)
+    for level in (0.5, 0.95):
+        check_intervals(model, X, level)
+        check_intervals(model, some_rows(X)[:24], level, atol=1e-8)
+
+
+@pytest.mark.parametrize(("K", "options"), [(2, {"approximation": "laplace"}), (3, {}), (3, {"label_noise": 0.1})])
+def test_intervals_of_a_mixture_over_strengths(K, options):
+    X, y = simulated(K)
+    model = fitted(po.BayesianSoftmaxRegression(**options), X, y)
+    assert isinstance(model.fitted_.posterior, MixturePosterior)
+    check_intervals(model, X, 0.9)
+
+
+def test_intervals_of_a_table_that_is_decided_about():
+    rng = np.random.default_rng(0)
+    X, y = simulated(3)
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": rng.choice(["x", "y"], len(y))})
+    pipeline = make_pipeline(po.TableEncoder(), po.BayesianSoftmaxRegression(1.0, approximation="laplace"))
+    model = po.UtilityClassifier(pipeline).fit(table, y)
+    runtime = session(model, interval=0.8)
+    found = dict(
+        zip([o.name for o in runtime.get_outputs()], runtime.run(None, po.onnx_inputs(runtime, table)), strict=True)
+    )
+    inner = model.estimator_
+    expected = inner[-1].predict_interval(inner[:-1].transform(table), 0.8)
+    for name, end in zip(("lower", "upper"), expected, strict=True):
+        np.testing.assert_allclose(found[name], end, rtol=0, atol=1e-10)
+    assert runtime.get_modelmeta().custom_metadata_map["interval"] == "0.8"
+    assert {"action", "label"} <= found.keys()
+
+
+def test_intervals_of_other_models_are_refused():
+    X, y = simulated(3)
+    for model in (
+        po.SoftmaxRegression(),
+        po.GaussianClassifier(),
+        make_pipeline(StandardScaler(), po.SoftmaxRegression()),
+    ):
+        with pytest.raises(TypeError, match="interval needs a BayesianSoftmaxRegression"):
+            to_onnx(model.fit(X, y), interval=0.95)
+    with pytest.raises(ValueError, match="must lie between 0 and 1"):
+        to_onnx(po.BayesianSoftmaxRegression(1.0).fit(X, y), interval=95)
+
+
+def check_intervals(model, X, level, atol=1e-10):
+    """The ends of the graph's intervals are the model's."""
+    found = ran(model, X, interval=level)
+    for name, end in zip(("lower", "upper"), model.predict_interval(X, level), strict=True):
+        np.testing.assert_allclose(found[name], end, rtol=0, atol=atol)
+    np.testing.assert_array_equal(found["label"], ran(model, X)["label"])
 
 
 @quick_among(

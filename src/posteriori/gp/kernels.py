@@ -107,30 +107,30 @@ class Kernel(Parameters):
 
     def start(self, D: int, typical: float) -> Free:
         """The free parameters at the start of learning, for D features and a typical distance between rows."""
-        raise NotImplementedError
+        raise self._lacks("start")
 
     def gram(self, free: Free, X: Array, Z: Array) -> Array:
         """Covariances of the rows of X and Z, (n, m)."""
-        raise NotImplementedError
+        raise self._lacks("gram")
 
     def diagonal(self, free: Free, X: Array) -> Array:
         """Variances of the rows of X, (n,)."""
-        raise NotImplementedError
+        raise self._lacks("diagonal")
 
     def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
         """Derivatives by the free parameters and by X (n, D) of a number whose derivative by the Gram matrix is given.
 
         `by_gram` (n, n) is symmetric.
         """
-        raise NotImplementedError
+        raise self._lacks("slopes")
 
     def learned(self, free: Free, unit: np.ndarray) -> Kernel:
         """A copy of the kernel with learned parameters in the data's units; `unit` has that of each feature."""
-        raise NotImplementedError
+        raise self._lacks("learned")
 
     def in_units(self, unit: np.ndarray) -> Kernel:
         """A copy of the kernel for features that were divided by `unit`."""
-        raise NotImplementedError
+        raise self._lacks("in_units")
 
     def of_features(self, kept: np.ndarray, D: int) -> Kernel:
         """A copy of the kernel for those of D features that are kept."""
@@ -142,7 +142,7 @@ class Kernel(Parameters):
 
     def structure(self) -> Kernel:
         """A copy of the kernel without its starting values; kernels of equal structure share a compilation."""
-        raise NotImplementedError
+        raise self._lacks("structure")
 
     def lengthscales(self) -> np.ndarray | None:
         """The lengthscales of the first part that has any, or None."""
@@ -154,19 +154,25 @@ class Kernel(Parameters):
 
     def learnable(self) -> dict[str, Any]:
         """Whether each free parameter is learned: a tree of True and False of the shape of `start`."""
-        raise NotImplementedError
+        raise self._lacks("learnable")
 
     def log_prior(self, free: Free, start: Free) -> Array:
         """Log-density of the free parameters, up to a constant."""
-        raise NotImplementedError
+        raise self._lacks("log_prior")
 
     def prior_slopes(self, free: Free, start: Free) -> Free:
         """Derivatives of `log_prior` by the free parameters."""
-        raise NotImplementedError
+        raise self._lacks("prior_slopes")
 
     def validate(self) -> None:
         """Raise a ValueError that names the first parameter that makes no sense."""
-        raise NotImplementedError
+        raise self._lacks("validate")
+
+    def _lacks(self, method: str) -> NotImplementedError:
+        """The error of a kernel whose class does not define a method that it needs."""
+        return NotImplementedError(
+            f'{type(self).__name__} needs a method {method!r}: see "A covariance function" in docs/adding.md.'
+        )
 
 
 class _Blocks(NamedTuple):

@@ -17,7 +17,19 @@ from posteriori.decision.utility import Utility
 from posteriori.parameters import first_names
 from posteriori.serve.errors import Refusal
 
-__all__ = ["ANSWERS", "DECIDED", "INTERVALS", "PARTS", "Answers", "Asked", "asked", "utility_from"]
+__all__ = [
+    "ANSWERS",
+    "BY_ACTION",
+    "BY_CLASS",
+    "DECIDED",
+    "INTERVALS",
+    "MOST_ACTIONS",
+    "PARTS",
+    "Answers",
+    "Asked",
+    "asked",
+    "utility_from",
+]
 
 INTERVALS = ("lower", "upper")
 PARTS = ("total", "aleatoric", "epistemic")
@@ -26,7 +38,7 @@ ANSWERS = ("class", "proba", *INTERVALS, *PARTS, "set", *DECIDED)
 """All that can be asked, in the order in which it is answered."""
 BY_CLASS, BY_ACTION = ("proba", *INTERVALS, "set"), ("expected_utility",)
 _DEFAULT = ("class", "proba")
-_MOST_ACTIONS = 1_000
+MOST_ACTIONS = 1_000
 
 
 @dataclass(frozen=True)
@@ -200,8 +212,8 @@ def utility_from(given: Any) -> Utility:
     for name, names in (("states", states), ("actions", actions)):
         if not isinstance(names, list) or not names or not all(isinstance(each, (str, int, float)) for each in names):
             raise Refusal(f"{name} of the utility must be a list of names, got {_shown(names)}.")
-    if len(actions) > _MOST_ACTIONS:
-        raise Refusal(f"The utility has {len(actions)} actions: {_MOST_ACTIONS} at most.")
+    if len(actions) > MOST_ACTIONS:
+        raise Refusal(f"The utility has {len(actions)} actions: {MOST_ACTIONS} at most.")
     rows = isinstance(matrix, list) and all(isinstance(row, list) for row in matrix)
     if not rows or not all(type(value) in (int, float) for row in matrix for value in row):
         raise Refusal("matrix of the utility must be a list of lists of numbers: one list for each state.")

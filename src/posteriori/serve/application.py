@@ -7,9 +7,9 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 
 from posteriori.decision.utility import Utility
-from posteriori.serve import page, plain
+from posteriori.serve import inference, openapi, page, plain, scoring
 from posteriori.serve.batcher import Batcher
 from posteriori.serve.desk import Desk, desk_of
 from posteriori.serve.errors import Refusal
@@ -88,6 +88,7 @@ def app(
         try:
             yield
         finally:
+            desk.ending.set()
             if task is not None:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
@@ -95,14 +96,16 @@ def app(
             metrics.write()
             executor.shutdown(wait=True)
 
-    router = Router([*plain.ROUTES, *page.ROUTES, *_ROUTES], default=_not_found, lifespan=lifespan)
+    described = openapi.routes(token=token is not None)
+    routes = (*plain.ROUTES, *inference.ROUTES, *scoring.ROUTES, *page.ROUTES, *described, *_ROUTES)
+    router = Router(routes, default=_not_found, lifespan=lifespan)
 
     async def inner(scope: Any, receive: Any, send: Any) -> None:
         scope["posteriori.desk"] = scope["app"] = desk
         await router(scope, receive, send)
 
     access = Access(token, None if hosts is None else tuple(host.lower() for host in hosts), tuple(origins))
-    application = Application(desk, Guard(inner, access, limits, metrics))
+    application = Application(desk, Guard(inner, access, limits, metrics), routes, lifespan)
     if folder is None:
         weakref.finalize(application, shutil.rmtree, room, ignore_errors=True)
     return application
@@ -116,10 +119,17 @@ class Application:
     ----------
     desk : Desk
     guard : Guard
+    routes : tuple of Route
+        The addresses that it answers.
+    lifespan : function of an application, that returns an asynchronous context manager
+        What goes on while it serves: files are watched. A server runs it; where the application is mounted in another
+        one, that has to.
     """
 
     desk: Desk
     guard: Guard
+    routes: tuple[Route, ...]
+    lifespan: Callable[[Any], AbstractAsyncContextManager[None]]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -128,6 +138,10 @@ class Application:
     def reload(self) -> None:
         """Load all files again, beside what is being served."""
         self.desk.executor.submit(self.desk.shelf.reload)
+
+    def close(self) -> None:
+        """Tell those who ask whether the server is ready that it is not; requests are still answered."""
+        self.desk.ending.set()
 
 
 def _shelf(models: Any, utility: Utility | None) -> Shelf:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from posteriori.serve.rows import SentRows, of_table
 from posteriori.serve.served_model import ServedModel
 from posteriori.tables.files import open_bytes
 
-__all__ = ["ARROW", "CSV", "JSON", "PARQUET", "Bounds", "json_value", "media_type", "table_rows"]
+__all__ = ["ARROW", "CSV", "JSON", "PARQUET", "Bounds", "json_of_python", "json_value", "media_type", "table_rows"]
 
 JSON, CSV = "application/json", "text/csv"
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
@@ -72,11 +73,31 @@ def json_value(body: bytes) -> Any:
         raise Refusal(f"The body is not JSON: {error}.") from None
 
 
+def json_of_python(body: bytes) -> Any:
+    """The value of a body in JSON, or in what Python's json writes: NaN, here null, is where a value is missing."""
+    try:
+        return json_value(body)
+    except Refusal:
+        if b"NaN" not in body:
+            raise
+    try:
+        value = json.loads(body, parse_constant=_CONSTANTS.__getitem__)
+        orjson.dumps(value)  # refuses what Python's json takes, and nobody else: halves of characters, endless numbers
+        return value
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Refusal(f"The body is not JSON: {error}.") from None
+
+
+_CONSTANTS = {"NaN": None, "Infinity": float("inf"), "-Infinity": -float("inf")}
+
+
 def table_rows(body: bytes, kind: str, model: ServedModel, bounds: Bounds) -> SentRows:
     """Rows of a body that is a table: CSV, an Arrow stream or Parquet.
 
     Text is read as it was in the fit; a value that is not of its column's kind is refused.
     """
+    if kind not in _READERS:
+        raise _unread(kind, [JSON, *_READERS])
     rows = of_table(read_table(body, kind, model, bounds), model.columns, model.ignored)
     bounds.require(rows.n_rows, len(rows.columns))
     return rows
@@ -86,9 +107,7 @@ def read_table(body: bytes, kind: str, model: ServedModel, bounds: Bounds) -> pa
     """The table in a body, with all its columns."""
     reader = _READERS.get(kind)
     if reader is None:
-        raise Refusal(
-            f"Content-Type is {kind!r}, which is not read here: send one of {first_names(_READERS)}.", status=415
-        )
+        raise _unread(kind, list(_READERS))
     if not body:
         raise Refusal("The body is empty: a table is expected.")
     try:
@@ -98,6 +117,10 @@ def read_table(body: bytes, kind: str, model: ServedModel, bounds: Bounds) -> pa
         if not sentence.startswith("The body"):
             sentence = f"The body cannot be read: {sentence}"
         raise Refusal(sentence if sentence.endswith((".", "?", "!")) else f"{sentence}.") from None
+
+
+def _unread(kind: str, known: list[str]) -> Refusal:
+    return Refusal(f"Content-Type is {kind!r}, which is not read here: send one of {first_names(known)}.", status=415)
 
 
 def _read_csv(body: bytes, model: ServedModel, bounds: Bounds) -> pa.Table:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from posteriori.serve.errors import Refusal
 
 __all__ = ["HEAD_SECONDS", "Connection"]
 
 HEAD_SECONDS = 10.0
 """Time in which the lines before a body must arrive."""
 _HEAD_BYTES = 64 << 10
+_ADDRESS_BYTES = (64 << 10) - 1
+_TOO_LONG = "The head of the request, with its address, is too long: send options in the body."
 _LINGER_SECONDS = 0.25
 """Time for which an idle connection stays open when the server ends: a request may be on its way."""
 
@@ -24,6 +29,7 @@ class Connection(HttpToolsProtocol):
         self.deadline: asyncio.TimerHandle | None = None
         self.head_bytes = 0
         self.ending = False
+        self.is_long = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the head of a request."""
@@ -41,9 +47,22 @@ class Connection(HttpToolsProtocol):
             self.head_bytes += len(data)
             if self.head_bytes > _HEAD_BYTES + len(data):
                 self._head_is_there()
-                self.send_400_response("The head of the request is too long.")
+                self.send_400_response(_TOO_LONG)
                 return
         super().data_received(data)
+
+    def on_url(self, url: bytes) -> None:
+        """Note the address, of which the parser takes no more than this."""
+        super().on_url(url)
+        self.is_long = len(self.url) > _ADDRESS_BYTES
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request, as other requests are refused."""
+        sentence = _TOO_LONG if self.is_long or msg == _TOO_LONG else "What was sent is not HTTP."
+        body = orjson.dumps(Refusal(sentence).body())
+        head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
+        self.transport.close()
 
     def on_message_begin(self) -> None:
         """Begin to wait for the rest of the head of a further request."""

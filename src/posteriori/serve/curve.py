@@ -24,6 +24,8 @@ __all__ = ["ROUTES", "values_along"]
 
 MOST_POINTS = 1_000
 _POINTS = 101
+_EXACT = 2.0**53
+"""Larger numbers are not written as integers: as floats they are not exact, and JSON's readers may not take them."""
 _NEEDED, _KNOWN = ("row", "column"), ("row", "column", "points", "level", "new_levels")
 
 
@@ -96,7 +98,7 @@ def _numbers(column: ModelColumn, value: float | None, points: int) -> list[floa
     grid = np.linspace(low, high, points)
     whole = column.described()["integer"]
     numbers = np.union1d(np.round(grid) if whole else grid, [] if value is None else [value])
-    return [int(x) if whole and x.is_integer() else x for x in numbers.tolist()]
+    return [int(x) if whole and x.is_integer() and abs(x) < _EXACT else x for x in numbers.tolist()]
 
 
 def _range(column: ModelColumn, value: float | None) -> tuple[float, float]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from starlette.requests import Request
@@ -22,7 +23,10 @@ from posteriori.serve.served_model import ServedModel
 from posteriori.serve.shelf import Shelf
 from posteriori.serve.stored_tables import StoredTables
 
-__all__ = ["Desk", "desk_of", "options_of"]
+__all__ = ["LARGE_BODY", "MANY_ROWS", "Desk", "desk_of", "options_of"]
+
+LARGE_BODY, MANY_ROWS = 1 << 18, 1_000
+"""Bodies of more bytes are read in a thread, and answers to more rows written in one."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Desk:
         For what takes long.
     folder : Path
         A private folder for tables of the page, which all processes of the server share.
+    ending : Event
+        Set when the server begins to end: what has begun is still answered.
     """
 
     shelf: Shelf
@@ -47,15 +53,21 @@ class Desk:
     limits: Limits
     executor: ThreadPoolExecutor
     folder: Path
+    ending: Event = field(default_factory=Event)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether further requests may come: models are there, each tried with a row, and the server is not ending."""
+        return bool(self.shelf.models) and not self.ending.is_set()
+
+    async def in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function that takes long returns; the event loop goes on meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
 
     @cached_property
     def tables(self) -> StoredTables:
         """The tables of the page."""
         return StoredTables(self.folder / "tables")
-
-    async def in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function that takes long returns; the event loop goes on meanwhile."""
-        return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
 
     async def answer(
         self, model: ServedModel, rows: SentRows, asked: Asked, scope: MutableMapping[str, Any]

@@ -22,6 +22,8 @@ class Refusal(Exception):
         Further headers of the response.
     remedy : dict or None
         Options with which the same request would be answered.
+    also : dict
+        The same in the words of a protocol that has its own.
     """
 
     def __init__(
@@ -37,8 +39,9 @@ class Refusal(Exception):
         super().__init__(sentence)
         self.status, self.row, self.column = status, row, column
         self.headers, self.remedy = headers or {}, remedy
+        self.also: dict[str, Any] = {}
 
     def body(self) -> dict[str, Any]:
         """What the client reads: the sentence, and row, column and remedy where they are known."""
         more = {"row": self.row, "column": self.column, "remedy": self.remedy}
-        return {"error": str(self)} | {name: value for name, value in more.items() if value is not None}
+        return {"error": str(self)} | {name: value for name, value in more.items() if value is not None} | self.also

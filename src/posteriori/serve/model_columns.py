@@ -18,7 +18,7 @@ from posteriori.serve.errors import Refusal
 from posteriori.tables.encoder import TableEncoder
 from posteriori.tables.plans import CategoryPlan, ColumnEncoding, DatePlan, NumberPlan
 
-__all__ = ["ModelColumn", "encoded_columns", "plain_columns"]
+__all__ = ["LONGEST_DURATION", "ModelColumn", "encoded_columns", "plain_columns"]
 
 _WORDS = {
     "number": "a number",
@@ -29,6 +29,9 @@ _WORDS = {
     "date with time zone": "a date and time with its zone, such as 2026-11-19T12:00:00+01:00",
 }
 _LONGEST_SHOWN = 60
+_INTEGERS = ("int", "uint")
+LONGEST_DURATION = 9e12
+"""Seconds, some 285,000 years: more microseconds than in a bit more are not counted."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class ModelColumn:
             return about | {name: self.moment(getattr(self, name)) for name in ("low", "high", "typical")}
         if self.kind == "boolean":
             return about
-        return about | {"low": self.low, "high": self.high, "integer": self.dtype.lower().startswith(("int", "uint"))}
+        return about | {"low": self.low, "high": self.high, "integer": self.dtype.lower().startswith(_INTEGERS)}
 
     def checked(self, values: Sequence[Any]) -> list[Any]:
         """Values of JSON, refused unless each is of the column's kind or null; as numbers or text."""
@@ -84,7 +87,12 @@ class ModelColumn:
         if self.kind.startswith("date"):
             self._require(values, lambda value: type(value) is str)
             return list(values)
-        return [value if type(value) is float else self._number(value, i) for i, value in enumerate(values)]
+        if self.kind == "number":
+            return [value if type(value) is float else self._number(value, i) for i, value in enumerate(values)]
+        numbers = [self._number(value, i) for i, value in enumerate(values)]
+        fits = _is_truth_value if self.kind == "boolean" else _is_duration
+        self._require(numbers, fits)
+        return numbers
 
     def array(self, values: Sequence[Any]) -> Any:
         """Checked values as an array that the model reads; dates are parsed here, and refused if they are none."""
@@ -146,6 +154,14 @@ class ModelColumn:
             raise
 
 
+def _is_truth_value(number: float) -> bool:
+    return number in (0.0, 1.0)
+
+
+def _is_duration(seconds: float) -> bool:
+    return abs(seconds) <= LONGEST_DURATION
+
+
 def encoded_columns(encoder: TableEncoder) -> tuple[ModelColumn, ...]:
     """The columns that a table encoder uses, from what it remembers of its fit."""
     return tuple(_column(column) for column in encoder.encoding_.columns if column.plan is not None)
@@ -162,6 +178,8 @@ def _column(column: ColumnEncoding) -> ModelColumn:
     middle: float | bool | None = None
     if isinstance(plan, NumberPlan):
         middle = plan.mean >= 0.5 if column.kind == "boolean" else _rounded(plan.mean, column.low, column.high)
+        if column.dtype.lower().startswith(_INTEGERS) and not isinstance(middle, bool):
+            middle = float(round(middle))
     elif isinstance(plan, DatePlan):
         middle = plan.origin
     return ModelColumn(

@@ -15,34 +15,30 @@ from starlette.routing import Route
 
 from posteriori.serve.answers import Answers, Asked, asked
 from posteriori.serve.bodies import ARROW, CSV, JSON, json_value, media_type, table_rows
-from posteriori.serve.desk import desk_of, options_of
+from posteriori.serve.desk import LARGE_BODY, MANY_ROWS, desk_of
 from posteriori.serve.errors import Refusal
 from posteriori.serve.guard import body_of
+from posteriori.serve.options import OPTIONS, options_in_address
 from posteriori.serve.rows import SentRows, of_records
 from posteriori.serve.served_model import ServedModel
 from posteriori.tables.files import without_formulas
 
-__all__ = ["ROUTES"]
-
-_OPTIONS = ("answers", "level", "utility", "new_levels")
-_QUERY = ("model", "version", *_OPTIONS)
-_IN_THREAD = 1 << 18
-"""Bodies and answers of more bytes are read and written in a thread."""
+__all__ = ["ROUTES", "predictions"]
 
 
 async def predict(request: Request) -> Response:
     """Answer rows."""
     desk = desk_of(request)
-    query = _query(request)
+    query = options_in_address(request)
     model = desk.shelf.get(query.pop("model", None), query.pop("version", None))
     write = _writer(request.headers.get("accept"))
     body = body_of(request.scope)
-    if len(body) > _IN_THREAD:
+    if len(body) > LARGE_BODY:
         rows, wanted = await desk.in_thread(_read, body, request, query, model)
     else:
         rows, wanted = _read(body, request, query, model)
     answers = await desk.answer(model, rows, wanted, request.scope)
-    if answers.n_rows > 1000:
+    if answers.n_rows > MANY_ROWS:
         return await desk.in_thread(write, model, answers)
     return write(model, answers)
 
@@ -54,14 +50,6 @@ async def models(request: Request) -> Response:
 
 
 ROUTES = [Route("/predict", predict, methods=["POST"]), Route("/models", models, methods=["GET"])]
-
-
-def _query(request: Request) -> dict[str, Any]:
-    """The options in the address."""
-    found = options_of(request, _QUERY)
-    if "utility" in found:
-        found["utility"] = json_value(found["utility"].encode("utf-8", "surrogatepass"))
-    return found
 
 
 def _read(body: bytes, request: Request, query: dict[str, Any], model: ServedModel) -> tuple[SentRows, Asked]:
@@ -85,14 +73,15 @@ def _split(value: Any) -> tuple[Any, dict[str, Any]]:
         return value, {}
     if not isinstance(value.get("rows"), list):
         return [value], {}
-    unknown = [name for name in value if name != "rows" and name not in _OPTIONS]
+    unknown = [name for name in value if name != "rows" and name not in OPTIONS]
     if unknown:
-        raise Refusal(f"{unknown[0][:50]!r} beside rows is unknown: use {', '.join(_OPTIONS)}.")
-    return value["rows"], {name: value[name] for name in _OPTIONS if name in value}
+        raise Refusal(f"{unknown[0][:50]!r} beside rows is unknown: use {', '.join(OPTIONS)}.")
+    return value["rows"], {name: value[name] for name in OPTIONS if name in value}
 
 
-def _as_json(model: ServedModel, answers: Answers) -> Response:
-    about = {
+def predictions(model: ServedModel, answers: Answers) -> dict[str, Any]:
+    """Answers as an object of JSON."""
+    return {
         "model": model.name,
         "version": model.version,
         "classes": answers.classes,
@@ -100,7 +89,10 @@ def _as_json(model: ServedModel, answers: Answers) -> Response:
         "warnings": answers.warnings,
         "rows": answers.records(),
     }
-    return Response(orjson.dumps(about), media_type=JSON)
+
+
+def _as_json(model: ServedModel, answers: Answers) -> Response:
+    return Response(orjson.dumps(predictions(model, answers)), media_type=JSON)
 
 
 def _as_csv(model: ServedModel, answers: Answers) -> Response:

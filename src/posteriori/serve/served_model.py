@@ -90,6 +90,11 @@ class ServedModel:
         return self.front[0] if len(self.front) == 1 and isinstance(self.front[0], TableEncoder) else None
 
     @property
+    def is_unnamed(self) -> bool:
+        """Whether the fit saw a matrix, whose columns have no names."""
+        return self.encoder is None and getattr(self.model, "feature_names_in_", None) is None
+
+    @property
     def kinds(self) -> dict[str, str]:
         """What text in a column is read as, by the names of the columns."""
         truth = {} if self.target is None else {self.target: "label"}
@@ -144,7 +149,10 @@ class ServedModel:
     def _answer(self, columns: dict[str, Any], asked: Asked, first: int) -> Answers:
         inputs, warnings = self._inputs(columns, asked, first)
         classifier = self.classifier
-        P = np.asarray(classifier.predict_proba(inputs), dtype=np.float64)
+        try:
+            P = np.asarray(classifier.predict_proba(inputs), dtype=np.float64)
+        except ValueError as error:
+            raise self._unfit(columns, first, error) from None
         values: dict[str, np.ndarray] = {"class": P.argmax(axis=1), "proba": P}
         if asked.wants(INTERVALS):
             lower, upper = classifier.predict_interval(inputs, asked.level or _LEVEL)
@@ -194,10 +202,22 @@ class ServedModel:
 
     def _plain_inputs(self, columns: dict[str, Any]) -> Any:
         """Columns as the model took them in its fit: a table if they had names, otherwise a matrix."""
-        if getattr(self.model, "feature_names_in_", None) is None:
+        if self.is_unnamed:
             return np.column_stack([np.asarray(columns[column.name], dtype=np.float64) for column in self.columns])
         table = pa.table({column.name: columns[column.name] for column in self.columns})
         return table.to_pandas() if self.front else table  # transformers of scikit-learn know pandas
+
+    def _unfit(self, columns: dict[str, Any], first: int, error: ValueError) -> Refusal:
+        """Refuse rows that the classifier cannot predict, naming the first value that is not a finite number."""
+        for column in self.columns:
+            values = columns[column.name]
+            numbers = np.asarray(values, dtype=np.float64) if column.kind == "number" else np.zeros(len(values))
+            if not np.isfinite(numbers).all():
+                i = int(np.argmin(np.isfinite(numbers)))
+                row = first + i + 1
+                why = "is missing, and the model cannot do without it" if np.isnan(numbers[i]) else "is not finite"
+                return Refusal(f"Row {row}: column {column.name!r} {why}.", row=row, column=column.name)
+        return Refusal(str(error))
 
     def _new_level(self, finding: Any, columns: dict[str, Any], first: int) -> Refusal:
         """Refuse values that the fit did not know, naming the first row that holds one."""

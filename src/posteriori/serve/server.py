@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -189,6 +190,11 @@ def _serve(application: Any, settings: Settings, listener: socket.socket) -> Non
 
 class _Server(uvicorn.Server):
     """A server that ends with a signal as a job that is done: the signal is not raised again."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end."""
+        self.config.app.close()  # type: ignore[union-attr]
+        super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

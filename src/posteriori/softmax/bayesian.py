@@ -294,7 +294,7 @@ class BayesianSoftmaxRegression(
         require_level(level)
         K = len(check_fitted(self).classes_)
         tail = 0.5 * (1.0 - level)
-        n_nodes = int(np.clip(20.0 / tail, max(1024, self.n_nodes), 1 << 14))
+        n_nodes = predictive.interval_nodes(self.n_nodes, level)
         fitted, tails = self.fitted_, (tail, 1.0 - tail)
         ends = self._map(X, 2 * K, predictive.quantiles, fitted.posterior, fitted.offset, n_nodes, tails)
         ends = (1.0 - self.label_noise_) * ends + self.label_noise_ / K

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posteriori.maths.linalg import null_space
+from posteriori.parameters import first_names
 from posteriori.rows.blocks import Blocks
 from posteriori.softmax import kernels
 
@@ -223,9 +224,18 @@ class SeparatedClasses:
     pairs: list[tuple[int, int]]
     spread: np.ndarray
     """Standard deviations of the features, (D,), by which their part in the direction is judged."""
+    empty: tuple[int, ...] = ()
+    """Indices of the classes that no row has."""
 
-    def sentence(self, classes: np.ndarray, names: list[str] | None) -> str:
-        """A sentence for the user: which classes are separated, and what can be done."""
+    def sentence(self, classes: np.ndarray, names: list[str] | None, prior: str = "a prior (alpha > 0)") -> str:
+        """A sentence for the user: which classes are separated, and what can be done, with such a prior for one."""
+        if self.empty:
+            which = first_names(classes[list(self.empty)].tolist())
+            return (
+                f"No row is of class {which}, so the likelihood has no maximum: it grows as such a class becomes less "
+                f"probable. The coefficients returned are where the iteration stopped. Use {prior}, or leave the class "
+                "out of classes."
+            )
         i, j = self.pairs[0] if self.pairs else (0, 1)
         contrast = self.direction[i, : self.spread.size] - self.direction[j, : self.spread.size]
         strength = np.abs(contrast * self.spread)
@@ -237,7 +247,7 @@ class SeparatedClasses:
             f"Classes {classes[i]!s} and {classes[j]!s}{others} are separated: a combination of features"
             f"{f' led by {along}' if along else ''} tells them apart without error, so the likelihood has no maximum "
             "and its coefficients would grow without limit. The finite ones returned are where the iteration "
-            "stopped. Use a prior (alpha > 0), remove the feature, or merge the classes."
+            f"stopped. Use {prior}, remove the feature, or merge the classes."
         )
 
 
@@ -248,4 +258,5 @@ def separated_classes(blocks: Blocks, direction: np.ndarray, spread: np.ndarray)
     none_worse = np.minimum(margins.least, margins.least.T) >= -1e-5 * width
     some_better = np.maximum(margins.greatest, margins.greatest.T) > 1e-3 * width
     pairs = [(int(i), int(j)) for i, j in np.argwhere(np.triu(none_worse & some_better, 1))]
-    return SeparatedClasses(direction, pairs, spread)
+    empty = tuple(np.flatnonzero(np.isneginf(margins.greatest).all(axis=1)).tolist())
+    return SeparatedClasses(direction, pairs, spread, empty)

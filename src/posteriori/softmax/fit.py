@@ -277,7 +277,8 @@ def _solution(found: Mode, fitted: Approximated, structure: str, structure_reaso
 def warn_about(solution: BayesianSolution, n_draws: int, classes: np.ndarray, names: list[str] | None) -> None:
     """Warn about what went wrong or may mislead, with a class of warnings for each kind of trouble."""
     if solution.status is Status.SEPARATED:
-        which = "" if solution.separation is None else f"{solution.separation.sentence(classes, names)} "
+        proper = "a prior (prior='evidence', or a number)"
+        which = "" if solution.separation is None else f"{solution.separation.sentence(classes, names, proper)} "
         warnings.warn(
             f"{which}Coefficients that grow have no standard errors: tables show them as infinite. With "
             "prior='jeffreys' and prior='evidence' they are finite.",

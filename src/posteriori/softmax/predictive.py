@@ -23,6 +23,7 @@ __all__ = [
     "drawn_moments",
     "effect_slopes",
     "entropies",
+    "interval_nodes",
     "latent_covariances",
     "latent_means",
     "plugin",
@@ -61,6 +62,11 @@ def plugin(X: Any, theta: np.ndarray, offset: np.ndarray, log: bool) -> np.ndarr
 def quasi_nodes(n_nodes: int, K: int) -> int:
     """Nodes for each row of `quasi`: fewer with very many classes, as each costs K exponentials."""
     return n_nodes if K <= 100 else max(32, n_nodes // 8)
+
+
+def interval_nodes(n_nodes: int, level: float) -> int:
+    """Nodes for each row of `quantiles`: about ten beyond each end of the interval."""
+    return int(np.clip(40.0 / (1.0 - level), max(1024, n_nodes), 1 << 14))
 
 
 @kernel(jax_version="posteriori.softmax.jax_kernels:quasi")

@@ -354,6 +354,11 @@ class RidgePenalty:
         try:
             alpha = np.asarray(self.alpha, dtype=np.float64)
         except (TypeError, ValueError):
+            if isinstance(self.alpha, GaussianPrior):
+                raise TypeError(
+                    "alpha is a GaussianPrior, and must be a number or a (K, D) array of numbers: for a prior use "
+                    "BayesianSoftmaxRegression(prior=...)."
+                ) from None
             raise ValueError(f"alpha={self.alpha!r} must be a number or a (K, D) array of numbers.") from None
         if alpha.ndim not in (0, 2):
             raise ValueError(_alpha_shape(alpha, ""))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from posteriori.decision.temperature import LOWEST
 from posteriori.gaussian.classifier import GaussianClassifier
@@ -19,7 +20,7 @@ from posteriori.softmax.classes import ClassPosterior
 from posteriori.softmax.importance import WeightedDraws
 from posteriori.softmax.mixture import MixturePosterior
 from posteriori.softmax.posterior import FullPosterior, Posterior
-from posteriori.softmax.predictive import quasi_nodes
+from posteriori.softmax.predictive import interval_nodes, quasi_nodes
 from posteriori.softmax.regression import SoftmaxRegression
 from posteriori.softmax.row_space import RowSpacePosterior
 from posteriori.softmax.structured import BasisPosterior, DiagonalPosterior, KroneckerPosterior
@@ -29,7 +30,7 @@ from posteriori.trees.boosting_classifier import BoostingClassifier
 from posteriori.trees.distinct import class_frequencies
 from posteriori.trees.forest_classifier import ForestClassifier
 
-__all__ = ["CLASSIFIERS", "Outputs"]
+__all__ = ["CLASSIFIERS", "Outputs", "credible_interval"]
 
 _LARGEST = float(np.finfo(np.float64).max)
 _NODES_AT_A_TIME = 16
@@ -68,12 +69,8 @@ def _no_number(X: Value, missing_allowed: bool = False) -> Value:
 def _bayesian(model: BayesianSoftmaxRegression, X: Value) -> Outputs:
     K = len(model.classes_)
     fitted = model.fitted_
-    posterior, offset, coordinates = fitted.posterior, fitted.offset, fitted.coordinates
-    Z = X
-    if coordinates.shift is not None:
-        Z = Z - coordinates.shift
-    if coordinates.scale is not None:
-        Z = Z.scaled(coordinates.scale)
+    posterior, offset = fitted.posterior, fitted.offset
+    Z = _inward(model, X)
     predictive = model.chosen_predictive
     if predictive == "plugin":
         P = (_logits(Z, fitted.mode, model.n_features_in_) + offset).softmax()
@@ -91,6 +88,73 @@ def _bayesian(model: BayesianSoftmaxRegression, X: Value) -> Outputs:
     return Outputs(P + _no_number(X), P)
 
 
+def _inward(model: BayesianSoftmaxRegression, X: Value) -> Value:
+    """Rows in the coordinates of the posterior."""
+    coordinates = model.fitted_.coordinates
+    Z = X if coordinates.shift is None else X - coordinates.shift
+    return Z if coordinates.scale is None else Z.scaled(coordinates.scale)
+
+
+def credible_interval(model: BayesianSoftmaxRegression, X: Value, level: float) -> tuple[Value, Value]:
+    """Equal-tailed intervals of the class probabilities, as by predict_interval: lower and upper ends, (n, K) each."""
+    K, D = len(model.classes_), model.n_features_in_
+    posterior, offset = model.fitted_.posterior, model.fitted_.offset
+    Z = _inward(model, X)
+    tails = (0.5 * (1.0 - level), 0.5 * (1.0 + level))
+    if K == 2 and posterior.gaussian:
+        ends = _quantiles_of_two(Z, posterior, offset, tails, D)
+    else:
+        P, weights = _at_nodes(Z, posterior, offset, interval_nodes(model.n_nodes, level), D)
+        ends = _quantiles(P.softmax(axis=1), weights, tails)
+    noise, hidden = model.label_noise_, _no_number(X)
+    lower, upper = (((1.0 - noise) * end + noise / K if noise > 0 else end) + hidden for end in ends)
+    return lower, upper
+
+
+def _quantiles_of_two(
+    Z: Value, posterior: Posterior, offset: np.ndarray, levels: tuple[float, ...], D: int
+) -> list[Value]:
+    """Quantiles of two probabilities whose log-odds are normal: they have the order of the log-odds."""
+    F, op = _logits(Z, posterior.mean, D) + offset, Z.graph.op
+    sd = op("Sqrt", _pair_variances(Z, posterior, D))
+    odds = (F.columns(np.array([0, 1])) - F.columns(np.array([1, 0]))).expanded(2)  # of each class over the other
+    shifts = [float(ndtri(level)) * sd.expanded(2) for level in levels]
+    return [op("Concat", odds + z, 0.0 * odds, axis=2).softmax().part([0], [1], [2]).sum(2) for z in shifts]
+
+
+def _at_nodes(Z: Value, posterior: Posterior, offset: np.ndarray, size: int, D: int) -> tuple[Value, np.ndarray]:
+    """Logits at nodes of about equal weight, (n, K, S), and the weights."""
+    if isinstance(posterior, MixturePosterior):
+        each = posterior.size_of_each(size)
+        parts = [_at_nodes(Z, member, offset, each, D) for member in posterior.members]
+        weights = [w * inner for w, (_, inner) in zip(posterior.weights, parts, strict=True)]
+        return Z.graph.op("Concat", *(values for values, _ in parts), axis=2), np.concatenate(weights)
+    if isinstance(posterior, WeightedDraws):
+        S, K = len(posterior.thetas), len(offset)
+        values = _logits(Z, posterior.thetas.reshape(S * K, -1), D).reshaped(0, S, K) + offset
+        return values.transposed(0, 2, 1), posterior.weights
+    nodes = posterior.nodes(size, even=True)
+    centre = (_logits(Z, posterior.mean, D) + offset).expanded(2)
+    return _spread(Z, posterior, len(offset), D) @ nodes.points + centre, nodes.weights
+
+
+def _quantiles(P: Value, weights: np.ndarray, levels: tuple[float, ...]) -> list[Value]:
+    """Quantiles along the last axis, (n, K): by Hazen's rule, or the first to reach the level if weighted."""
+    op, S = P.graph.op, weights.size
+    ordered, order = P.graph.sorted(P, S)
+    if (weights == weights[0]).all():
+        found = []
+        for level in levels:
+            place = np.clip(level * S - 0.5, 0.0, S - 1.0)
+            first, share = min(int(place), S - 2), place - min(int(place), S - 2)
+            below, above = (ordered.part([i], [i + 1], [2]).sum(2) for i in (first, first + 1))
+            found.append(below + share * (above - below))
+        return found
+    reached = op("CumSum", op("Gather", weights, order), np.array(2, dtype=np.int64))
+    missing = [op("Where", op("Less", reached, level), 1.0, 0.0).sum(2, keepdims=True) for level in levels]
+    return [op("GatherElements", ordered, op("Min", n, S - 1.0).integers(), axis=2).sum(2) for n in missing]
+
+
 def _logits(Z: Value, theta: np.ndarray, D: int) -> Value:
     """w_k . z + b_k, (n, K), for parameters (K, D) or (K, D + 1)."""
     F = Z @ theta[:, :D].T
@@ -105,12 +169,7 @@ def _quasi(Z: Value, posterior: Posterior, offset: np.ndarray, n_nodes: int, D: 
         return sum(parts[1:], start=parts[0])
     nodes = posterior.nodes(n_nodes)
     mean = _logits(Z, posterior.mean, D) + offset
-    if isinstance(posterior, (FullPosterior, RowSpacePosterior)):
-        spread = _spread_from_last(_pair_variances(Z, posterior, D), len(offset))
-    else:
-        assert isinstance(posterior, BasisPosterior)
-        spread = Z.graph.op("Sqrt", _latent_variances(Z, posterior, D)).expanded(1) * posterior.latent_basis
-    centre = mean.expanded(2)
+    spread, centre = _spread(Z, posterior, len(offset), D), mean.expanded(2)
 
     def term(points: Value, weights: Value) -> Value:
         at = spread @ points + centre  # (n, K, nodes)
@@ -118,6 +177,14 @@ def _quasi(Z: Value, posterior: Posterior, offset: np.ndarray, n_nodes: int, D: 
 
     points = _in_parts(nodes.points.T).transpose(0, 2, 1)
     return Z.graph.added_up(term, mean, points, _in_parts(nodes.weights))
+
+
+def _spread(Z: Value, posterior: Posterior, K: int, D: int) -> Value:
+    """The spread of a row's logits along each of J directions, (n, K, J)."""
+    if isinstance(posterior, (FullPosterior, RowSpacePosterior)):
+        return _spread_from_last(_pair_variances(Z, posterior, D), K)
+    assert isinstance(posterior, BasisPosterior)
+    return Z.graph.op("Sqrt", _latent_variances(Z, posterior, D)).expanded(1) * posterior.latent_basis
 
 
 def _over_draws(Z: Value, thetas: np.ndarray, weights: np.ndarray, offset: np.ndarray, D: int) -> Value:

@@ -6,6 +6,8 @@ the model begins with a `TableEncoder`, and for every row the outputs
 
     probabilities (n, K)    those of predict_proba
     label (n,)              that of predict
+
+and, if they are asked for, lower and upper (n, K), the ends of their credible intervals.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from posteriori.files import replacing
 from posteriori.meta.calibrated_classifier import CalibratedClassifier
 from posteriori.meta.stacked_classifier import StackedClassifier
 from posteriori.meta.utility_classifier import UtilityClassifier
-from posteriori.storage.onnx_classifiers import CLASSIFIERS, Outputs
+from posteriori.parameters import require_level
+from posteriori.softmax.bayesian import BayesianSoftmaxRegression
+from posteriori.storage.onnx_classifiers import CLASSIFIERS, Outputs, credible_interval
 from posteriori.storage.onnx_graph import Graph, Value, import_onnx
 from posteriori.storage.onnx_tables import TableInputs, require_columns_for_onnx
 from posteriori.tables.encoder import TableEncoder
@@ -41,6 +45,8 @@ __all__ = ["to_onnx"]
 _OPSET = 18
 """The oldest with the reductions used here; runtimes since 2023 have it."""
 _LARGEST = float(np.finfo(np.float64).max)
+_NAMES = {"probabilities", "label", "action", "expected_utility", "lower", "upper"}
+"""Names of outputs, which no input may have."""
 _EXPORTED = (
     "SoftmaxRegression, BayesianSoftmaxRegression, GaussianClassifier, ForestClassifier, BoostingClassifier, "
     "UtilityClassifier, CalibratedClassifier and StackedClassifier around these, and scikit-learn pipelines of "
@@ -49,7 +55,12 @@ _EXPORTED = (
 
 
 def to_onnx(
-    model: Any, path: str | os.PathLike[str] | None = None, *, opset: int = _OPSET, dtype: Any = "float64"
+    model: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    opset: int = _OPSET,
+    dtype: Any = "float64",
+    interval: float | None = None,
 ) -> bytes | None:
     """Write a fitted classifier as an ONNX graph that gives the same probabilities.
 
@@ -65,6 +76,9 @@ def to_onnx(
     dtype : {"float64", "float32"}, default "float64"
         The dtype of the input X, or of columns of numbers, alone: all arithmetic, and the probabilities, are in
         float64.
+    interval : float, optional
+        The level of credible intervals, such as 0.95: the graph then has their ends as the outputs `lower` and
+        `upper`, those of predict_interval. For BayesianSoftmaxRegression, also in a Pipeline or UtilityClassifier.
 
     Returns
     -------
@@ -83,7 +97,10 @@ def to_onnx(
     if dtype not in ("float64", "float32", np.float64, np.float32):
         raise ValueError(f"dtype={dtype!r} must be 'float64' or 'float32'.")
     _require_exportable(model)
-    proto = _proto(onnx, model, int(opset), np.dtype(dtype))
+    if interval is not None:
+        require_level(interval)
+        _require_posterior(model)
+    proto = _proto(onnx, model, int(opset), np.dtype(dtype), interval)
     if proto.ByteSize() >= 2**31:
         raise ValueError(
             f"The graph takes {proto.ByteSize() / 2**30:.1f} GiB, and ONNX files have at most 2: use "
@@ -127,14 +144,27 @@ def _require_exportable(model: Any) -> None:
         raise TypeError(f"{name} cannot be exported to ONNX. These can: {_EXPORTED}.")
 
 
-def _proto(onnx: Any, model: Any, opset: int, dtype: np.dtype[Any]) -> Any:
+def _require_posterior(model: Any) -> None:
+    """Raise unless intervals of the model can be written."""
+    if isinstance(model, Pipeline):
+        _require_posterior(model.steps[-1][1])
+    elif isinstance(model, UtilityClassifier):
+        _require_posterior(model.estimator_)
+    elif not isinstance(model, BayesianSoftmaxRegression):
+        raise TypeError(
+            f"interval needs a BayesianSoftmaxRegression, alone or in a Pipeline or UtilityClassifier, and the model "
+            f"is a {type(model).__name__}: leave interval out."
+        )
+
+
+def _proto(onnx: Any, model: Any, opset: int, dtype: np.dtype[Any], interval: float | None) -> Any:
     info, types = onnx.helper.make_tensor_value_info, onnx.TensorProto
     graph = Graph()
     classes = model.classes_
     properties = {"classes": _as_json(classes), "library": f"posteriori {_version()}", "model": _described(model)}
     encoder = _encoder(model)
     if encoder is not None:
-        table = TableInputs(graph, encoder.encoding_, {"probabilities", "label", "action", "expected_utility"})
+        table = TableInputs(graph, encoder.encoding_, _NAMES)
         X, inputs, properties["inputs"] = table.encoded(), table.infos(dtype), table.described()
     else:
         X = graph.input("X")
@@ -161,6 +191,11 @@ def _proto(onnx: Any, model: Any, opset: int, dtype: np.dtype[Any]) -> Any:
     if found.expected_utility is not None:
         graph.output(found.expected_utility, "expected_utility")
         outputs.append(info("expected_utility", types.DOUBLE, ["n", len(_actions(model))]))
+    if interval is not None:
+        properties["interval"] = repr(float(interval))
+        for name, end in zip(("lower", "upper"), _interval(model, X, interval), strict=True):
+            graph.output(end, name)
+            outputs.append(info(name, types.DOUBLE, ["n", len(classes)]))
     about = {"producer_name": "posteriori", "producer_version": _version()}
     proto = graph.model("posteriori", inputs, outputs, opset, **about)
     onnx.helper.set_model_props(proto, properties)
@@ -237,6 +272,17 @@ def _outputs(model: Any, X: Value) -> Outputs:
         return _outputs(model.steps[-1][1], X)
     build = next(build for kind, build in _BUILDERS.items() if isinstance(model, kind))
     return build(model, X)
+
+
+def _interval(model: Any, X: Value, level: float) -> tuple[Value, Value]:
+    """The ends of intervals for rows X, already encoded where the model begins with a TableEncoder."""
+    if isinstance(model, Pipeline):
+        for _, step in model.steps[:-1] if _encoder(model) is None else model.steps[1:-1]:
+            X = _affine(step)(X)
+        return _interval(model.steps[-1][1], X, level)
+    if isinstance(model, UtilityClassifier):
+        return _interval(model.estimator_, X, level)
+    return credible_interval(model, X, level)
 
 
 def _affine(step: Any) -> Callable[[Value], Value]:

@@ -95,6 +95,14 @@ class Value:
         """The numbers in another shape; 0 keeps the size of that axis."""
         return self.graph.op("Reshape", self, np.array(shape, dtype=np.int64))
 
+    def transposed(self, *axes: int) -> Value:
+        """The numbers with their axes in another order."""
+        return self.graph.op("Transpose", self, perm=list(axes))
+
+    def integers(self) -> Value:
+        """The numbers as whole numbers (int64)."""
+        return self.graph.op("Cast", self, to=self.graph.int64)
+
     def expanded(self, *axes: int) -> Value:
         """The numbers with new axes of size one at these places."""
         return self.graph.op("Unsqueeze", self, np.array(axes, dtype=np.int64))
@@ -142,6 +150,19 @@ class Graph:
         """The input of this name."""
         self._names.add(name)
         return Value(self, name)
+
+    @property
+    def int64(self) -> int:
+        """The type of whole numbers."""
+        return int(self._onnx.TensorProto.INT64)
+
+    def sorted(self, values: Value, size: int) -> tuple[Value, Value]:
+        """Values in ascending order along their last axis, which has this size, and the places where they were."""
+        names = [self._name("sorted"), self._name("order")]
+        inputs = [values.name, self._constant(np.array([size], dtype=np.int64))]
+        self._nodes.append(self._onnx.helper.make_node("TopK", inputs, names, name=names[0], axis=-1, largest=0))
+        ordered, order = (Value(self, name) for name in names)
+        return ordered, order
 
     def added_up(self, term: Callable[..., Value], like: Value, *sequences: np.ndarray) -> Value:
         """The sum of term(s_i, t_i, ...) over the first axis of sequences; all terms have the shape of `like`.
