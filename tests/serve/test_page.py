@@ -1003,3 +1003,19 @@ def test_what_stays_in_sight_hides_no_focus(opened: Any) -> None:
             "[document.activeElement, document.getElementById('verdict')].map((one) => one.getBoundingClientRect())"
         )
         assert bottoms[0]["top"] < bottoms[1]["top"]
+
+
+@pytest.mark.slow
+def test_a_value_that_the_model_needs(opened: Any) -> None:
+    """Models without a table encoder take no missing values: that is said at the field, while others are typed."""
+    page = opened({"model": "numbers"}, expected=[REFUSED])
+    for column in ("x0", "x1", "x2"):
+        field(page, column).fill("1")
+        settled(page)
+        assert page.evaluate("document.activeElement.id") == field(page, column).get_attribute("id")
+    wrong = page.locator("#row-form [aria-invalid]")
+    assert [one.get_attribute("id") for one in wrong.all()] == [field(page, "x3").get_attribute("id")]
+    field(page, "x3").fill("1")
+    settled(page)
+    assert page.locator("#row-form [aria-invalid]").count() == 0
+    assert page.locator("#decisions .lead").is_visible()

@@ -466,6 +466,7 @@ function drag(event) {
 function askForToken(wasWrong) {
   const box = byId("token"), main = byId("main"), wasHidden = main.hidden;
   [box.hidden, main.hidden] = [false, true];
+  if (!model) byId("about").textContent = "";
   byId("token-trouble").textContent = wasWrong ? "This token is not the one: try again." : "";
   byId("token-value").value = "";
   byId("token-value").focus();

@@ -155,6 +155,6 @@ export function filters(root, model, actions, only, has, onChange) {
     choice("class", "Most probable", model.classes),
     ...(actions ? [choice("action", "Action", actions)] : []),
     ...(has.truth ? [choice("truth", "Truth", model.classes)] : []),
-    ...(has.compared ? [make("label", { className: "check" }, box, " only rows that flip")] : []));
+    ...(has.compared ? [make("label", { className: "check" }, box, "only rows that flip")] : []));
   if (focused >= 0) root.querySelectorAll("select, input")[focused]?.focus({ preventScroll: true });
 }
