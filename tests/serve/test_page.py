@@ -872,6 +872,10 @@ def test_what_has_come_of_a_change_is_said(opened: Any) -> None:
 # --- columns and classes of every kind --------------------------------------------------------------------------------
 
 KINDS = 300
+TOUCHING = """() => { const boxes = [...document.querySelectorAll("#curve .tick[text-anchor=middle]")].map((text) =>
+  [text.textContent, text.getBoundingClientRect()]);
+  return boxes.flatMap(([text, a], i) => boxes.slice(0, i).filter(([, b]) => a.left < b.right && b.left < a.right)
+    .map(([other]) => [text, other])); }"""
 
 
 @pytest.fixture(scope="module")
@@ -924,6 +928,7 @@ def test_columns_of_every_kind(opened: Any, varied: Any, tmp_path: Path) -> None
             page.locator("#curve-column").select_option(column)
             settled(page)
             assert len(numbers_in(page, "#curve .curve")) > 1
+            assert page.evaluate(TOUCHING) == []
         page.get_by_role("link", name="Many rows").click()
         written = table.assign(took=table["took"].astype(str).str.removeprefix("0 days "))
         read_rows(page, written.to_csv(index=False))

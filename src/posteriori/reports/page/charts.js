@@ -178,7 +178,8 @@ export function curve({ x, series, title, xTitle = "", yTitle = "probability", a
   }
   function below(toX, left, right, bottom) {
     if (!named) {
-      const wanted = Math.max(2, Math.floor((right - left) / 90));
+      const room = xText ? widest(domain.map(shownX), SMALL) + 20 : 90;
+      const wanted = Math.max(xText ? 1 : 2, Math.floor((right - left) / room));
       return (xText ? evenly(domain, wanted) : roundNumbers(...domain, Math.min(wanted, 7))).map((value) =>
         text("tick", Math.max(left, Math.min(toX(value), right - 8)), bottom + 17, shownX(value), "middle"));
     }

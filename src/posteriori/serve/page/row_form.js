@@ -159,7 +159,14 @@ export function rowForm(root, columns, onChange, onTrouble = () => {}) {
 /** A row in the middle of those of the fit. */
 export function typicalRow(columns) {
   const zero = (kind) => (kind === "number" || kind === "duration" ? 0 : null);
-  const whole = ({ integer, typical }) => (integer && typical !== null ? Math.round(typical) : typical);
+  const isDay = ({ low, high }) => [low, high].every((moment) => /T00:00:00Z?$/.test(moment));
+  const whole = (column) => {
+    const { kind, integer, typical } = column;
+    if (typical !== null && kind.startsWith("date")) { // no more parts than the moments of the fit have
+      return typical.replace(isDay(column) ? /T\d\d:\d\d:\d\d/ : /:\d\d(?=Z?$)/, isDay(column) ? "T00:00:00" : ":00");
+    }
+    return integer && typical !== null ? Math.round(typical) : typical;
+  };
   return Object.fromEntries(columns.map((column) => [column.name, whole(column) ?? zero(column.kind)]));
 }
 

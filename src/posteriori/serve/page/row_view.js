@@ -5,6 +5,7 @@ import { make, number, percent, probability } from "./elements.js";
 import { inOrder, nameOf, renew } from "./parts.js";
 
 const LEVEL = 0.95;
+const MOST_DAYS = 10; // that are told apart by the hour, too
 
 /** Show the probabilities of a row and how uncertain they are. */
 export function showProbabilities(root, model, answer) {
@@ -43,7 +44,8 @@ function uncertainty({ total, aleatoric, epistemic }, K) {
 /** Show the probabilities along one column; `pick(value)` hears which value is chosen on the curve. */
 export function showCurve(root, model, column, row, found, pick) {
   const isDate = column.kind.startsWith("date"), seconds = (value) => Date.parse(value) / 1000;
-  const moment = (value) => new Date(value * 1000).toISOString().slice(0, 16).replace("T", " ").replace(" 00:00", "");
+  const days = isDate ? (seconds(found.x.at(-1)) - seconds(found.x[0])) / 86400 : 0;
+  const moment = (value) => new Date(value * 1000).toISOString().slice(0, days > MOST_DAYS ? 10 : 16).replace("T", " ");
   const isNumber = column.kind === "number" || column.kind === "duration";
   const place = (value) => (value === null ? null : isDate ? seconds(value) : isNumber ? value : String(value));
   const x = found.x.map((value) => place(value) ?? "missing");
