@@ -1024,3 +1024,19 @@ def test_a_value_that_the_model_needs(opened: Any) -> None:
     settled(page)
     assert page.locator("#row-form [aria-invalid]").count() == 0
     assert page.locator("#decisions .lead").is_visible()
+
+
+@pytest.mark.slow
+def test_more_classes_than_utilities_can_be_typed_for(opened: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(120), 5)
+    X = rng.normal(size=(600, 3)) + y[:, None] / 10
+    model = po.GaussianClassifier(covariance="tied").fit(X, y)
+    po.save(model, tmp_path / "many.model")
+    with serving(str(tmp_path / "many.model")) as server:
+        page = opened({"row": {"x0": 3.0, "x1": 3.1, "x2": 2.9}}, at=server, width=390)
+        settled(page)
+        assert "14,400 utilities: too many" in page.locator("#utilities").inner_text()
+        best = model.predict(np.array([[3.0, 3.1, 2.9]]))[0]
+        assert page.locator("#decisions .lead strong").first.inner_text() == str(best)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390

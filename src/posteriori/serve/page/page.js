@@ -13,6 +13,7 @@ import { cellsOf, utilityCsv, utilityTable } from "./utility_table.js";
 
 const PARTS = ["class", "proba", "lower", "upper", "total", "aleatoric", "epistemic", "set"];
 const MOST_BESIDE = 5; // actions whose utilities leave room beside them
+const MOST_CELLS = 10_000; // of utilities to be typed in
 const PAUSE = 120; // milliseconds without typing, before a table is asked for
 const PAUSE_OF_SPEECH = 700; // before what has come of a change is said
 const LONGEST_SHOWN = 200_000; // letters of pasted rows that a text field bears
@@ -71,6 +72,18 @@ function openModel() {
   byId("curve-column").replaceChildren(...model.columns.map(({ name }) =>
     make("option", { value: name }, shortened(name, 40))));
   byId("curve-column").dataset.first = (numeric[0] ?? model.columns[0])?.name ?? "";
+  buildUtilities(classes);
+}
+
+/** The table to type utilities into, or a sentence where it would have more cells than a browser bears. */
+function buildUtilities(classes) {
+  const cells = classes.length * start.actions.length;
+  if (cells > MOST_CELLS) {
+    utilities = null;
+    byId("utilities").replaceChildren(make("p", {},
+      `There are ${count(cells)} utilities: too many to be typed in here. Decide on the command line.`));
+    return;
+  }
   isFilling = true;
   utilities = utilityTable(byId("utilities"), { states: classes, ...start }, utilitiesChanged, doubtDecisions);
   isFilling = false;
@@ -114,9 +127,9 @@ function show({ isOther = false } = {}) {
 }
 
 function showUtilities(isOther) {
-  const now = utility(), value = utilities.value(); // none while a cell is no number
+  const now = utility(), value = utilities?.value() ?? null; // none while a cell is no number
   const is = value && JSON.stringify([value.actions, value.matrix]) === JSON.stringify([now.actions, now.matrix]);
-  if (!is && (isOther || (value && !byId("utilities").contains(document.activeElement)))) {
+  if (utilities && !is && (isOther || (value && !byId("utilities").contains(document.activeElement)))) {
     isFilling = true;
     utilities.set(now);
     isFilling = false;
