@@ -847,6 +847,11 @@ def test_no_barriers(opened: Any, barriers: Any, few: pd.DataFrame, width: int, 
     cell(page, "Adelie", "Gentoo").fill("1.05")
     settled(page)
     found["table"] = barriers(page)
+    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Next").click()
+    settled(page)
+    heights = page.locator(".open").evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().height)")
+    assert max(heights) < 30  # 120 on one line
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
