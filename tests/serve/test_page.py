@@ -418,14 +418,18 @@ def test_labelled_rows_are_scored(opened: Any, model: Any, few: pd.DataFrame) ->
     known = few[few["species"].notna()]
     assert f"says the class of {len(known)} of them" in page.locator("#table-about").inner_text()
     P, truth = model.predict_proba(known[COLUMNS]), known["species"].to_numpy()
-    scored = po.evaluate(model, known, "species", utility=COSTS)
-    report = scored.to_dict() if hasattr(scored, "to_dict") else {}
+    scores = po.evaluate(model, known, "species").scores
     codes = np.array([CLASSES.index(name) for name in truth])
     own = P[np.arange(len(P)), codes]
     assert value(page, "log_loss") == pytest.approx(-np.log(own).mean(), rel=1e-9)
     assert value(page, "accuracy") == pytest.approx((P.argmax(axis=1) == codes).mean(), rel=1e-9)
     assert value(page, "brier") == pytest.approx(((P - np.eye(3)[codes]) ** 2).sum(axis=1).mean(), rel=1e-9)
-    assert report
+    for key in ("log_loss", "accuracy", "brier"):
+        name = next(name for name in scores if name.startswith(key))
+        texts = page.locator(f"dd:has(#{key}) .interval").inner_text().split(" to ")
+        factor = 100 if key == "accuracy" else 1
+        ends = [number(text) / factor for text in texts]
+        np.testing.assert_allclose(ends, [scores[name].lower, scores[name].upper], rtol=1e-2, atol=6e-4)
     counts = np.zeros((3, 3))
     np.add.at(counts, (codes, P.argmax(axis=1)), 1)
     np.testing.assert_array_equal(list(numbers_in(page, "#scores .confusion").values()), counts)
