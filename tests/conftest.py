@@ -1,4 +1,4 @@
-"""Settings that all tests share: how thorough they are, and a line that says what this machine could not test.
+"""What all tests share: how thorough they are, a browser, and a line that says what this machine could not test.
 
 By default hypothesis tries few examples, and XLA compiles quickly what is then run once: most of the time of a small
 problem goes into compiling. With the slow tests both are as users have them, or better. Where several processes run
@@ -10,10 +10,12 @@ import os
 import shutil
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+AXE = Path(__file__).parent / "assets" / "axe-core" / "axe.min.js"
 collect_ignore = ["clients"]
 """Tests in an environment of their own: `make test-clients`."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -101,3 +103,49 @@ def pytest_terminal_summary(terminalreporter):
             f"{skipped} tests in a browser were skipped, as this machine has no Chromium: "
             "install it, for example with `apt-get install chromium`, and run `make test` again."
         )
+
+
+@pytest.fixture(scope="session")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    chromium = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if chromium is None:
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def new_page(browser):
+    """Makes pages, and tells at the end that nothing was complained of."""
+    contexts, troubles = [], []
+
+    def make(width=1000, scheme="light", expected=(), **options):
+        """A page; messages of the console that begin with what is expected are no trouble."""
+        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: message.text.startswith(tuple(expected)) or troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: troubles.append(dialog.message))
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+@pytest.fixture
+def barriers():
+    """Finds what keeps people with disabilities from using a page, by axe-core: WCAG 2.2 AA and good practice."""
+
+    def found(page):
+        page.evaluate(AXE.read_text(encoding="utf-8"))  # the protocol's evaluation is not bound by the page's policy
+        page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
+        violations = page.evaluate("axe.run().then((result) => result.violations)")
+        return [(rule["id"], [node["html"][:200] for node in rule["nodes"][:3]]) for rule in violations]
+
+    return found

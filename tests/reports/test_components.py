@@ -326,6 +326,45 @@ def test_the_pointer_tells_the_nearest_mark(opened):
     assert tip(page) is None
 
 
+def test_a_value_is_picked_on_a_curve(opened):
+    page = opened()
+    page.evaluate(
+        """(given) => { window.picked = []; add("curve", { ...given, pick: (x) => picked.push(x) }); }""",
+        {**CASES["lines"][1], "at": XS[20]},
+    )
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # no mark yet: nothing is picked
+    for key in ("ArrowRight", "ArrowRight", "Enter", "Home", "Enter"):  # from the present value
+        page.keyboard.press(key)
+    assert page.evaluate("picked") == [XS[21], XS[0]]
+    box = page.locator(".chart svg").bounding_box()
+    page.locator(".chart svg").click(position={"x": box["width"] / 2, "y": box["height"] / 2})
+    at = page.evaluate("picked.at(-1)")
+    assert tip(page) == f"bill (mm) {page.evaluate('(x) => elements.number(x)', at)}"
+    before = page.evaluate("picked.length")
+    page.mouse.move(box["x"] + box["width"] / 2 + 40, box["y"] + box["height"] / 2)
+    assert page.evaluate("picked.length") == before  # pointing alone picks nothing
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 + 80, box["y"] + box["height"] / 2)
+    page.mouse.up()
+    assert page.evaluate("picked.at(-1)") > at
+    page.evaluate("([name, given]) => add(name, given)", CASES["lines"])
+    assert "Enter" not in page.locator(".chart").get_attribute("aria-label")
+
+
+def test_one_bar_stands_out(opened):
+    page = opened()
+    given = {"labels": NAMES, "values": [3, 9, 1], "title": "V"}
+    page.evaluate("(given) => add('bars', given)", {**given, "best": 1, "within": [18]})
+    kinds = page.locator(".chart .bar").evaluate_all("(bars) => bars.map((bar) => bar.classList.contains('best'))")
+    assert kinds == [False, True, False]
+    narrow = page.locator(".chart .bar.best").bounding_box()["width"]
+    page.evaluate("(given) => add('bars', given)", given)
+    assert page.locator(".chart .bar.best").count() == 3
+    wide = page.locator(".chart .bar.best").nth(1).bounding_box()["width"]
+    assert wide == pytest.approx(2 * narrow, rel=0.01)  # the axis reaches to 18, or to 9
+
+
 def test_a_chart_is_drawn_again_when_its_place_changes(opened):
     page = opened(width=900)
     page.evaluate("([name, given]) => add(name, given)", CASES["thirty classes"])

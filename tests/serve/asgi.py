@@ -24,10 +24,9 @@ class Client:
             async with httpx.AsyncClient(transport=transport, base_url=self.base_url) as client:
                 return await client.request(method, path, **options)
 
-        # a thread of its own: the tests of pages leave an event loop in this one
-        with warnings.catch_warnings(), ThreadPoolExecutor(1) as thread:
+        with warnings.catch_warnings():
             warnings.simplefilter("error")  # nobody reads the warnings of a server
-            return thread.submit(asyncio.run, ask()).result()
+            return run(ask())
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         """Ask by GET."""
@@ -36,6 +35,12 @@ class Client:
     def post(self, path: str, **options: Any) -> httpx.Response:
         """Ask by POST."""
         return self.request("POST", path, **options)
+
+
+def run(coroutine: Any) -> Any:
+    """What a coroutine returns; in a thread of its own, as the tests of pages leave an event loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 def client_of(application: Any, **options: Any) -> Client:

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.serve.asgi import Client, client_of
+from tests.serve.asgi import Client, client_of, run
 from tests.serve.test_plain import GOOD
 
 import posteriori as po
@@ -182,7 +182,7 @@ class TestHowMuch:
                 await room.take(101, 0.01)
             return told
 
-        told = asyncio.run(main())
+        told = run(main())
         assert told[0] == "a in"
         assert told.index("b in") > told.index("a out")
 

@@ -15,7 +15,7 @@ import orjson
 import pandas as pd
 import pytest
 from sklearn.pipeline import make_pipeline
-from tests.serve.asgi import Client, client_of
+from tests.serve.asgi import Client, client_of, run
 from tests.serve.conftest import serving
 from tests.serve.test_plain import GOOD, plain, records
 
@@ -236,7 +236,7 @@ class TestAnswers:
                 asked += [client.post("/predict", json=[row]) for row in rows]
                 return await asyncio.gather(*asked)
 
-        replies = asyncio.run(all_at_once())
+        replies = run(all_at_once())
         P = model.predict_proba(penguins[:20])
         for i in range(20):
             np.testing.assert_allclose(values_of(replies[i])["proba"][0].astype(float), P[i], rtol=1e-9)

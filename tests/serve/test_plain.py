@@ -13,7 +13,7 @@ import pytest
 from pyarrow import csv, parquet
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from tests.serve.asgi import Client, client_of
+from tests.serve.asgi import Client, client_of, run
 
 import posteriori as po
 from posteriori.serve import Limits, app
@@ -152,7 +152,7 @@ class TestAnswers:
                 asked = (client.post("/predict", json={"rows": [row], "answers": ["proba", "lower"]}) for row in rows)
                 return await asyncio.gather(*asked)
 
-        together = asyncio.run(all_at_once())
+        together = run(all_at_once())
         assert [reply.status_code for reply in together] == [400 if i == 7 else 200 for i in range(40)]
         assert together[7].json()["row"] == 1
         alone = client_of(application)
@@ -302,7 +302,9 @@ class TestRefusals:
         assert reply.status_code == 400
         assert sentence in reply.json()["error"]
         assert (reply.json()["row"], reply.json()["column"]) == (2, column)
-        assert set(reply.json()) == {"error", "row", "column"}
+        is_level = "did not occur" in sentence
+        assert reply.json().get("remedy") == ({"new_levels": "accept"} if is_level else None)
+        assert set(reply.json()) - {"remedy"} == {"error", "row", "column"}
 
     def test_a_column_is_missing(self, client: Client) -> None:
         reply = client.post("/predict", json=[{name: value for name, value in GOOD.items() if name != "year"}])

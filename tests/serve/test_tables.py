@@ -19,7 +19,7 @@ import pytest
 from pyarrow import parquet
 from sklearn import metrics
 from sklearn.pipeline import make_pipeline
-from tests.serve.asgi import Client, client_of
+from tests.serve.asgi import Client, client_of, run
 
 import posteriori as po
 from posteriori.serve import Limits, app, page_tables, stored_tables
@@ -684,7 +684,7 @@ class TestKeeping:
                 )
                 return [reply.json() for reply in found]
 
-        summaries = asyncio.run(all_at_once())
+        summaries = run(all_at_once())
         assert [one["rows"] for one in summaries] == sizes
         assert [sum(one["decisions"]["counts"]) for one in summaries] == sizes
 

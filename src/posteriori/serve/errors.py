@@ -20,6 +20,8 @@ class Refusal(Exception):
         The column that is wrong.
     headers : dict
         Further headers of the response.
+    remedy : dict or None
+        Options with which the same request would be answered.
     also : dict
         The same in the words of a protocol that has its own.
     """
@@ -32,12 +34,14 @@ class Refusal(Exception):
         row: int | None = None,
         column: str | None = None,
         headers: dict[str, str] | None = None,
+        remedy: dict[str, str] | None = None,
     ) -> None:
         super().__init__(sentence)
-        self.status, self.row, self.column, self.headers = status, row, column, headers or {}
+        self.status, self.row, self.column = status, row, column
+        self.headers, self.remedy = headers or {}, remedy
         self.also: dict[str, Any] = {}
 
     def body(self) -> dict[str, Any]:
-        """What the client reads: the sentence, and row and column where they are known."""
-        where = {"row": self.row, "column": self.column}
-        return {"error": str(self)} | {name: place for name, place in where.items() if place is not None} | self.also
+        """What the client reads: the sentence, and row, column and remedy where they are known."""
+        more = {"row": self.row, "column": self.column, "remedy": self.remedy}
+        return {"error": str(self)} | {name: value for name, value in more.items() if value is not None} | self.also

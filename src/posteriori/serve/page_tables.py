@@ -225,7 +225,13 @@ def _parted(
     read = {column.name for column in model.columns}
     left_out = [name for name in names if name not in read and name != model.target]
     ignored = model.ignored | {model.target} if model.target is not None else model.ignored
-    rows = of_table(sent, model.columns, ignored | frozenset(left_out) if leave else ignored)
+    try:
+        rows = of_table(sent, model.columns, ignored | frozenset(left_out) if leave else ignored)
+    except Refusal as refusal:
+        if refusal.column in left_out:  # unknown, or there twice, which leaving out does not mend
+            is_twice = names.count(refusal.column) > 1
+            refusal.remedy = None if is_twice else {"new_columns": "leave"}
+        raise
     if model.target is None or model.target not in names:
         return rows, left_out, None
     return rows, left_out, _codes(sent.column(model.target), model)

@@ -227,7 +227,8 @@ class ServedModel:
         here = ~np.isfinite(values) & ~np.isnan(values) if new is None else np.isin(values.astype(object), list(new))
         row = first + int(np.argmax(here)) + 1
         advice = "" if new is None else ' Send "new_levels": "accept" to have them encoded so.'
-        return Refusal(f"Row {row}: {finding}{advice}", row=row, column=name)
+        remedy = None if new is None else {"new_levels": "accept"}
+        return Refusal(f"Row {row}: {finding}{advice}", row=row, column=name, remedy=remedy)
 
 
 def plain_utility(utility: Utility) -> dict[str, Any]:

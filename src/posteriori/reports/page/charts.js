@@ -87,14 +87,15 @@ export function probabilityBars({ classes, proba, lower, upper, title = "Probabi
   return chart({ kind: "probabilities", title, description, head, body, ...options }, layout);
 }
 
-/** One bar for each label, from zero to its value. */
-export function bars({ labels, values, title, valueTitle = "value", ...options }) {
-  const names = labels.map(String), known = listed(names, values), domain = rangeOf([0, ...known]);
+/** One bar for each label, from zero to its value; `best` is the place of the one that stands out, if not all do. */
+export function bars({ labels, values, title, valueTitle = "value", best = null, within = [], ...options }) {
+  const names = labels.map(String), known = listed(names, values), domain = rangeOf([0, ...within, ...known]);
+  const kind = (i) => (best === null || best === i ? "bar best" : "bar");
   const shown = known.every((value) => value === null || Number.isInteger(value)) ? count : number;
   const layout = rows({
     labels: names, values: known.map((value) => shown(value)), domain, axisTitle: valueTitle, at: known, shown: number,
     ticks: (room) => roundNumbers(...domain, Math.min(room, 6)),
-    drawn: (i, scale, y) => (known[i] === null ? null : bar("bar best", scale(0), scale(known[i]), y, 13)),
+    drawn: (i, scale, y) => (known[i] === null ? null : bar(kind(i), scale(0), scale(known[i]), y, 13)),
     lines: (i) => [[valueTitle, shown(known[i])]],
   });
   const body = names.map((name, i) => [name, shown(known[i])]);
@@ -125,9 +126,10 @@ export function intervals({ labels, mean, lower, upper, title, valueTitle = "mea
 
 /**
  * Lines with bands over the numbers x, or points with whiskers over names x; `at` marks the present value. Of many
- * series those that reach highest have colours, the others are grey. `xText` makes text of a value of x.
+ * series those that reach highest have colours, the others are grey. `xText` makes text of a value of x; `pick`, if
+ * given, hears the value of x that is clicked, or chosen by Enter.
  */
-export function curve({ x, series, title, xTitle = "", yTitle = "probability", at = null, xText = null, ...options }) {
+export function curve({ x, series, title, xTitle = "", yTitle = "probability", at = null, xText = null, ...more }) {
   const named = x.some((value) => typeof value !== "number");
   const places = x.map((value, i) => (named ? i : value));
   const shownX = xText ?? (named ? String : (value) => number(value));
@@ -176,7 +178,8 @@ export function curve({ x, series, title, xTitle = "", yTitle = "probability", a
   }
   function below(toX, left, right, bottom) {
     if (!named) {
-      const wanted = Math.max(2, Math.floor((right - left) / 90));
+      const room = xText ? widest(domain.map(shownX), SMALL) + 20 : 90;
+      const wanted = Math.max(xText ? 1 : 2, Math.floor((right - left) / room));
       return (xText ? evenly(domain, wanted) : roundNumbers(...domain, Math.min(wanted, 7))).map((value) =>
         text("tick", Math.max(left, Math.min(toX(value), right - 8)), bottom + 17, shownX(value), "middle"));
     }
@@ -243,7 +246,8 @@ export function curve({ x, series, title, xTitle = "", yTitle = "probability", a
   }
   const head = [xTitle || "value", ...series.map(({ name }) => String(name))];
   const body = x.map((value, j) => [shownX(value), ...series.map(({ y }) => shownY(y[j]))]);
-  return chart({ kind: "curve", title, head, body, ...options }, layout);
+  const pick = more.pick ? (j) => more.pick(x[j]) : null;
+  return chart({ kind: "curve", title, head, body, first: Math.max(nearNow, 0), ...more, pick }, layout);
 }
 
 const pathOf = (points, toX, toY) =>

@@ -12,16 +12,19 @@ export const SMALL = 12; // of ticks
 
 /**
  * A chart in a <div>. `layout(width)` gives { height, shapes, marks }; a mark is what can be pointed at: a box { x, y,
- * w, h }, a point [x, y] where its numbers are shown, a name and lines of [key, text].
+ * w, h }, a point [x, y] where its numbers are shown, a name and lines of [key, text]. `pick(i)`, if given, hears which
+ * mark is clicked, or chosen by Enter; the arrow keys begin at the mark `first`.
  */
-export function chart({ kind, title, description, head, body, table = true, most = Infinity }, layout) {
+export function chart(given, layout) {
+  const { kind, title, description, head, body, table = true, most = Infinity, pick = null, first = 0 } = given;
   const svg = makeSvg("svg", { role: "img", "aria-label": description ?? title });
   const tip = make("div", { className: "tip", hidden: true, "aria-hidden": "true" });
   const ruler = make("div", { className: "ruler" });
   const here = makeSvg("rect", { class: "here", rx: 3 });
   const unseen = table ? make("div", { className: "unseen" }, makeTable(title, head, body)) : null;
+  const keys = `Arrow keys tell its values${pick ? ", Enter takes one" : ""}.`;
   const picture = make("div", {
-    className: `chart ${kind}`, tabIndex: 0, role: "group", "aria-label": `${title}. Arrow keys tell its values.`,
+    className: `chart ${kind}${pick ? " picked" : ""}`, tabIndex: 0, role: "group", "aria-label": `${title}. ${keys}`,
   }, ruler, svg, tip, unseen);
   let marks = [], at = -1, width = 0;
 
@@ -58,11 +61,14 @@ export function chart({ kind, title, description, head, body, table = true, most
     const found = nearest(marks, (event.clientX - bounds.left) / scale, (event.clientY - bounds.top) / scale);
     if (found < 0) leave();
     else if (found !== at) show(found);
+    const dragged = event.type === "pointermove" && event.buttons === 1 && event.pointerType === "mouse";
+    if (found >= 0 && (dragged || event.type === "click")) pick?.(found);
   }
   function press(event) {
     if (event.key === "Escape" && at >= 0) leave();
+    else if (event.key === "Enter" && pick && at >= 0) pick(at);
     else {
-      const next = step(marks, at, event.key);
+      const next = step(marks, at, event.key, first);
       if (next === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
       show(next);
       announce([marks[next].name, ...marks[next].lines.map((line) => line.join(" "))].join(", "));
@@ -71,6 +77,7 @@ export function chart({ kind, title, description, head, body, table = true, most
   }
   svg.addEventListener("pointermove", point);
   svg.addEventListener("pointerdown", point);
+  svg.addEventListener("click", point);
   svg.addEventListener("pointerleave", leave);
   picture.addEventListener("keydown", press);
   picture.addEventListener("blur", leave);
@@ -97,9 +104,10 @@ function nearest(marks, x, y) {
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 /** The mark to which a key leads; marks that are not in one line, the cells of a matrix, have four neighbours. */
-function step(marks, at, key) {
+function step(marks, at, key, first) {
   if (!marks.length) return undefined;
-  if (key === "Home" || (at < 0 && key in DIRECTIONS)) return 0;
+  if (at < 0 && key in DIRECTIONS) return first;
+  if (key === "Home") return 0;
   if (key === "End") return marks.length - 1;
   if (!(key in DIRECTIONS)) return undefined;
   const [dx, dy] = DIRECTIONS[key], from = marks[at];

@@ -49,7 +49,7 @@ export function cellsOf(text) {
 }
 
 /** A pasted number: 1,5 is 1.5, but 1,000 may be a thousand, and is left to be marked. */
-function plainNumber(text) {
+export function plainNumber(text) {
   const comma = /^[+-\u2212\u2013]?\d*,\d+(e[+-]?\d+)?$/i.test(text) && !/^\D?[1-9]\d{0,2},\d{3}$/.test(text);
   return comma ? text.replace(",", ".") : text;
 }

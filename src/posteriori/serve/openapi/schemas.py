@@ -168,6 +168,11 @@ def shared_schemas() -> dict[str, Schema]:
         error={"type": "string", "description": "One sentence: what was sent, and what is needed."},
         row={"type": "integer", "minimum": 1, "description": "The row that is wrong, counted from 1."},
         column={"type": "string", "description": "The column that is wrong."},
+        remedy={
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "Options with which the same request would be answered.",
+        },
     )
     refusal |= {
         "description": "Why a request was refused.",
