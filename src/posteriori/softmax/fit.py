@@ -301,8 +301,7 @@ def warn_about(solution: BayesianSolution, n_draws: int, classes: np.ndarray, na
         )
     if solution.approximation_converged is False:
         warnings.warn(
-            "The variational posterior has not converged: compare solution_.bound with "
-            "log_evidence_, or use a stronger prior.",
+            _unsettled(solution),
             ApproximationWarning,
             stacklevel=CALLER_OF_FIT,
         )
@@ -313,3 +312,15 @@ def warn_about(solution: BayesianSolution, n_draws: int, classes: np.ndarray, na
             ApproximationWarning,
             stacklevel=CALLER_OF_FIT,
         )
+
+
+def _unsettled(solution: BayesianSolution) -> str:
+    """What a variational posterior that has not converged means, and what helps."""
+    matter = "Intervals" if solution.predictive == "plugin" else "Probabilities and intervals"
+    chosen = solution.evidence_converged is not None or bool(solution.strength_path)
+    stronger = "a number larger than the precision in prior_" if chosen else "a stronger one"
+    return (
+        "The variational posterior was still changing when its steps ended. "
+        f"{matter} may be off: use another approximation ('laplace', or 'importance', whose solution_.k_hat tells "
+        f"whether it can be trusted), or as the prior {stronger}."
+    )
