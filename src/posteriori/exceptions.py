@@ -4,6 +4,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
     "ApproximationWarning",
+    "ClassOrderWarning",
     "ColumnWarning",
     "ConvergenceWarning",
     "SeparationWarning",
@@ -12,6 +13,7 @@ __all__ = [
     "StorageError",
     "StorageWarning",
     "UnseenLevelWarning",
+    "WeightWarning",
 ]
 
 
@@ -21,6 +23,14 @@ class SeparationWarning(ConvergenceWarning):
 
 class ApproximationWarning(UserWarning):
     """A posterior was approximated badly: its predictions or its weights are not to be trusted as they stand."""
+
+
+class ClassOrderWarning(UserWarning):
+    """Columns of probabilities were matched with states by their places, and classifiers have another order."""
+
+
+class WeightWarning(UserWarning):
+    """Weights are read as numbers of rows, and do not look like such: posteriors would be far too narrow."""
 
 
 class SingularWarning(UserWarning):
