@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.slow import quick_among, quick_first
 
-from posteriori import LBFGS, BayesianSoftmaxRegression, GaussianPrior, GradientDescent, Newton, Status
+from posteriori import LBFGS, BayesianSoftmaxRegression, GaussianPrior, GradientDescent, Newton, Status, WeightWarning
 from posteriori.softmax import folds, label_noise, searched
 
 IRIS = load_iris()
@@ -500,3 +500,37 @@ def test_a_fit_after_an_interruption_is_a_new_one():
     model.set_params(solver="auto").fit(X, Y)
     assert model.solution_.status is Status.CONVERGED
     np.testing.assert_array_equal(model.coef_, BayesianSoftmaxRegression(1.0).fit(X, Y).coef_)
+
+
+# Weights of surveys
+
+
+def weighted_fit(weights, **options):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        model = BayesianSoftmaxRegression(1.0, approximation="laplace", **options).fit(X, Y, sample_weight=weights)
+    return model, [each for each in found if issubclass(each.category, WeightWarning)]
+
+
+def test_weights_of_a_survey_are_warned_of_where_they_are_used():
+    """They sum to what the population counts; divided by their mean they leave the posterior as wide as the rows do."""
+    weights = np.random.default_rng(0).uniform(20.0, 80.0, 150)
+    narrow, found = weighted_fit(weights)
+    (warning,) = found
+    assert warning.filename == __file__
+    assert f"sums to {weights.sum():,.6g} for 150 rows" in str(warning.message)
+    divided, none = weighted_fit(weights / weights.mean())
+    assert none == []
+    plain, _ = weighted_fit(None)
+    wide, right, small = (np.subtract(*m.predict_interval(X)[::-1]).mean() for m in (plain, divided, narrow))
+    assert right == pytest.approx(wide, rel=0.1)
+    assert small < 0.5 * wide
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [np.full(150, 40.0), np.random.default_rng(0).integers(0, 90, 150), np.linspace(0.1, 9.0, 150), 4.5, 60],
+    ids=["equal counts", "counts", "a mean below five", "one number", "one count"],
+)
+def test_counts_and_small_weights_are_not_warned_of(weights):
+    assert weighted_fit(weights)[1] == []
