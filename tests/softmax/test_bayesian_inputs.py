@@ -534,3 +534,37 @@ def test_weights_of_a_survey_are_warned_of_where_they_are_used():
 )
 def test_counts_and_small_weights_are_not_warned_of(weights):
     assert weighted_fit(weights)[1] == []
+
+
+# Yesterday's posterior
+
+
+def yesterday():
+    return BayesianSoftmaxRegression(1.0, approximation="laplace").fit(pd.DataFrame(BY_NAME), Y)
+
+
+def test_a_posterior_is_no_prior_for_its_columns_in_another_order():
+    prior = yesterday().as_prior()
+    table = pd.DataFrame(BY_NAME)
+    today = BayesianSoftmaxRegression(prior, approximation="laplace")
+    with pytest.raises(
+        ValueError, match=r"for the columns 'a', 'b', 'c', 'd', and X has the same in another order: 'b'"
+    ):
+        today.fit(table[["b", "a", "c", "d"]], Y)
+    with pytest.raises(ValueError, match=r"and X has others: 'a', 'b', 'c', 'e'\. Select them by name"):
+        today.fit(table.rename(columns={"d": "e"}), Y)
+    by_name, without = (today.fit(rows, Y).coef_ for rows in (table[list(prior.columns)], X))
+    np.testing.assert_allclose(by_name, without, rtol=1e-9)
+    copied = clone(today).set_params(prior=pickle.loads(pickle.dumps(prior)))
+    np.testing.assert_array_equal(copied.fit(table, Y).coef_, today.fit(table, Y).coef_)
+
+
+def test_a_class_that_is_missing_today_can_be_declared():
+    model = yesterday()
+    few = BayesianSoftmaxRegression(model.as_prior(), approximation="laplace")
+    with pytest.raises(ValueError, match=r"for 3 classes, and y has 2: .* declare them all, as classes=model.classes_"):
+        few.fit(X[:100], Y[:100])
+    declared = few.set_params(classes=model.classes_).fit(X[:100], Y[:100])
+    assert declared.classes_.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match=r"an array \(3, 3\) or \(3, 4\) is needed\.$"):
+        BayesianSoftmaxRegression(model.as_prior()).fit(X[:, :3], Y)

@@ -427,7 +427,8 @@ class BayesianSoftmaxRegression(
         """Today's posterior as tomorrow's prior: its mean and full precision, in the units of the data.
 
         Under a prior that leaves what all classes share undetermined ("flat", "jeffreys") that gets the precision of
-        an average contrast: nothing that can be observed depends on it.
+        an average contrast: nothing that can be observed depends on it. A class that does not occur tomorrow is to be
+        declared, `classes=model.classes_`. Where columns have names, a fit to columns in another order is refused.
         """
         if check_fitted(self).solution_.status is Status.SEPARATED:
             raise ValueError(
@@ -447,7 +448,9 @@ class BayesianSoftmaxRegression(
                 "as_prior() needs a precision in the units of the data, and for some column that is beyond the range "
                 "of numbers: divide the column by its size before the fit."
             )
-        return GaussianPrior(mean=self.fitted_.mean(self.n_features_in_), precision=precision)
+        names = getattr(self, "feature_names_in_", None)
+        columns = None if names is None else tuple(names.tolist())
+        return GaussianPrior(mean=self.fitted_.mean(self.n_features_in_), precision=precision, columns=columns)
 
     def __str__(self) -> str:
         return summary_tables.as_text(self) if hasattr(self, "solution_") else repr(self)
