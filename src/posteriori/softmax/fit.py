@@ -318,9 +318,9 @@ def _unsettled(solution: BayesianSolution) -> str:
     """What a variational posterior that has not converged means, and what helps."""
     matter = "Intervals" if solution.predictive == "plugin" else "Probabilities and intervals"
     chosen = solution.evidence_converged is not None or bool(solution.strength_path)
-    stronger = "a number larger than the precision in prior_" if chosen else "a stronger one"
+    stronger = "as the prior a number larger than the precision in prior_" if chosen else "a stronger prior"
     return (
         "The variational posterior was still changing when its steps ended. "
-        f"{matter} may be off: use another approximation ('laplace', or 'importance', whose solution_.k_hat tells "
-        f"whether it can be trusted), or as the prior {stronger}."
+        f"{matter} may be off: compare them with approximation='importance', whose solution_.k_hat tells whether it can "
+        f"be trusted, or use {stronger}."
     )

@@ -194,11 +194,12 @@ class GaussianPrior(Parameters):
             advice = ""
             if given.ndim == 2 and given.shape[1] in widths:
                 advice = (
-                    f" It is stated for {len(given)} classes, and y has {K}: where some do not occur, declare them all, "
-                    "as classes=model.classes_ of the model whose posterior it is."
+                    f" It is stated for {len(given)} classes, and y has {K}: where some do not occur, declare them "
+                    "all, as classes=model.classes_ of the model whose posterior it is."
                 )
             raise ValueError(
-                f"The prior's mean has shape {given.shape}: a number or an array {_shapes(K, widths)} is needed.{advice}"
+                f"The prior's mean has shape {given.shape}: a number or an array {_shapes(K, widths)} is needed."
+                f"{advice}"
             )
         theta = np.zeros((K, D + has_intercept))
         theta[:, : D if given.ndim == 0 else given.shape[1]] = given
