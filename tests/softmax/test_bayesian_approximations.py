@@ -56,8 +56,8 @@ def test_steps_that_ended_near_the_highest_bound_are_not_warned_of():
 @pytest.mark.parametrize(
     ("prior", "advice"),
     [
-        (GaussianPrior(precision=1e-4, autoscale=True), "or use a stronger prior"),
-        ("evidence", "or use as the prior a number larger than the precision in prior_"),
+        (GaussianPrior(precision=1e-4, autoscale=True), r"or use a stronger prior\.$"),
+        ("evidence", r"or use a stronger prior, such as GaussianPrior\(precision=4 \* model.prior_.precision\)"),
     ],
 )
 def test_a_variational_posterior_that_is_not_settled_is_warned_of_with_advice(prior, advice, monkeypatch):

@@ -318,9 +318,9 @@ def _unsettled(solution: BayesianSolution) -> str:
     """What a variational posterior that has not converged means, and what helps."""
     matter = "Intervals" if solution.predictive == "plugin" else "Probabilities and intervals"
     chosen = solution.evidence_converged is not None or bool(solution.strength_path)
-    stronger = "as the prior a number larger than the precision in prior_" if chosen else "a stronger prior"
+    stronger = "a stronger prior" + (", such as GaussianPrior(precision=4 * model.prior_.precision)" if chosen else "")
     return (
         "The variational posterior was still changing when its steps ended. "
-        f"{matter} may be off: compare them with approximation='importance', whose solution_.k_hat tells whether it can "
-        f"be trusted, or use {stronger}."
+        f"{matter} may be off: compare them with approximation='importance', whose solution_.k_hat tells whether "
+        f"it can be trusted, or use {stronger}."
     )
