@@ -7,8 +7,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -340,20 +338,3 @@ class TestCommand:
             assert process.get("/models", headers=known).status_code == 200
             assert process.get("/models", headers=known | {"host": "any.example"}).status_code == 200
         assert not any("0123456789abcdef" in line for line in process.lines)
-
-
-@pytest.mark.parametrize("missing", ["starlette", "orjson"])
-def test_without_its_packages_the_server_names_the_command_that_installs_them(missing):
-    code = f"""
-import sys
-sys.modules[{missing!r}] = None
-import posteriori as po
-try:
-    po.serve.app
-except ImportError as error:
-    print(error)
-    sys.exit(isinstance(error, ModuleNotFoundError))
-"""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.startswith(f"The server needs {missing}")
-    assert ran.stdout.endswith("which is not installed: pip install 'posteriori[serve]'.\n")
