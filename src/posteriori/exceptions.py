@@ -4,6 +4,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
     "ApproximationWarning",
+    "ClassOrderWarning",
     "ColumnWarning",
     "ConvergenceWarning",
     "SeparationWarning",
@@ -12,6 +13,7 @@ __all__ = [
     "StorageError",
     "StorageWarning",
     "UnseenLevelWarning",
+    "WeightWarning",
 ]
 
 
@@ -42,6 +44,14 @@ class ApproximationWarning(UserWarning):
     Traceback (most recent call last):
     posteriori.exceptions.ApproximationWarning: 3 of 100 weights ...
     """
+
+
+class ClassOrderWarning(UserWarning):
+    """Columns of probabilities were matched with states by their places, and classifiers have another order."""
+
+
+class WeightWarning(UserWarning):
+    """Weights are read as numbers of rows, and do not look like such: posteriors would be far too narrow."""
 
 
 class SingularWarning(UserWarning):
