@@ -220,6 +220,22 @@ class ScaledKernel(Kernel):
     ----------
     lengthscale, ard, fixed, blocks
         As for `RBF`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from posteriori.kernels import ScaledKernel
+    >>> from posteriori.maths.covariance_functions import squared_distances
+    >>> class Cauchy(ScaledKernel):
+    ...     def gram(self, free, X, Z):
+    ...         return 1 / (1 + 0.5 * squared_distances(self.scaled(free, X), self.scaled(free, Z)))
+    ...
+    ...     def diagonal(self, free, X):
+    ...         return np.ones(len(X))
+    >>> kernel, X = Cauchy(2.0), np.array([[0.0], [2.0]])
+    >>> kernel.gram(kernel.start(1, 1.0), X, X).round(3)
+    array([[1.   , 0.667],
+           [0.667, 1.   ]])
     """
 
     lengthscale: float | Sequence[float] | None = None
@@ -327,7 +343,15 @@ class ScaledKernel(Kernel):
         return X / (xp.exp(free["log_lengthscale"]) * xp.asarray(self._proportions()))
 
     def slopes_by_distances(self, free: Free, X: np.ndarray, by_d2: np.ndarray) -> tuple[Free, np.ndarray]:
-        """`slopes`, from derivatives (n, n) by the squared distances d^2 of scaled rows: by_gram * dk / d(d^2)."""
+        """`slopes`, from derivatives by the squared distances of scaled rows.
+
+        Parameters
+        ----------
+        free : dict of str to ndarray
+        X : ndarray (n, D)
+        by_d2 : ndarray (n, n)
+            Those of a function of the Gram matrix by d^2: by_gram * dk / d(d^2).
+        """
         Z = self.scaled(free, X)
         return self._unscaled_slopes(free, Z, 4.0 * (by_d2.sum(axis=1)[:, None] * Z - by_d2 @ Z))
 
