@@ -6,9 +6,8 @@ leave probabilities as they are, and add prediction sets or a utility.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,6 @@ class ServedModel:
     utility: Utility | None
     calibration: Calibration | None
     alpha: float
-    lock: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
 
     @property
     def answers(self) -> list[str]:
