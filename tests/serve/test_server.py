@@ -214,6 +214,27 @@ class TestBadClients:
             assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
         assert server.get("/models").status_code == 200
 
+    @pytest.mark.parametrize("endless", [b"0\r\n" + b"X: a\r\n" * 10_000, b"5;" + b"a" * 100_000])
+    def test_what_goes_on_beside_a_body(self, server: Process, endless: bytes) -> None:
+        head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.settimeout(10)
+            try:
+                client.sendall(head + endless)
+                for _ in range(100):
+                    client.sendall(endless[-60_000:])
+                answer = client.recv(1000)
+            except (BrokenPipeError, ConnectionResetError):
+                answer = b""
+        assert not answer or answer.startswith(b"HTTP/1.1 400 ")
+
+    def test_trailers_say_nothing(self, server: Process) -> None:
+        head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.settimeout(5)
+            client.sendall(head + b"%x\r\n%s\r\n0\r\nHost: evil.example\r\nContent-Type: x/y\r\n\r\n" % (len(BODY), BODY))
+            assert client.recv(4000).startswith(b"HTTP/1.1 200 ")
+
     @pytest.mark.parametrize(
         ("head", "words"),
         [

@@ -27,7 +27,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.deadline: asyncio.TimerHandle | None = None
-        self.head_bytes = 0
+        self.unread_bytes = 0
         self.ending = False
         self.is_long = False
 
@@ -42,14 +42,23 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, unless the head is too long."""
-        if self.deadline is not None:
-            self.head_bytes += len(data)
-            if self.head_bytes > _HEAD_BYTES + len(data):
-                self._head_is_there()
-                self.send_400_response(_TOO_LONG)
-                return
+        """Take bytes, unless the head is too long, or what stands between parts of a body."""
+        self.unread_bytes += len(data)
+        if self.unread_bytes > _HEAD_BYTES + len(data):
+            self._head_is_there()
+            self.send_400_response(_TOO_LONG)
+            return
         super().data_received(data)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note a line of the head; lines that follow a body in chunks say nothing."""
+        if self.deadline is not None:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Pass a part of the body on."""
+        self.unread_bytes = 0
+        super().on_body(body)
 
     def on_url(self, url: bytes) -> None:
         """Note the address, of which the parser takes no more than this."""
@@ -93,7 +102,7 @@ class Connection(HttpToolsProtocol):
         self.deadline = self.loop.call_later(HEAD_SECONDS, self._cut_off)
 
     def _head_is_there(self) -> None:
-        self.head_bytes = 0
+        self.unread_bytes = 0
         if self.deadline is not None:
             self.deadline.cancel()
             self.deadline = None

@@ -6,6 +6,8 @@ from typing import Any
 
 __all__ = ["Refusal"]
 
+_LONGEST_SENTENCE, _LONGEST_NAME = 2_000, 500
+
 
 class Refusal(Exception):
     """A request that is not answered, and why.
@@ -33,11 +35,17 @@ class Refusal(Exception):
         column: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(sentence)
-        self.status, self.row, self.column, self.headers = status, row, column, headers or {}
+        super().__init__(_short(sentence, _LONGEST_SENTENCE))
+        self.status, self.row, self.headers = status, row, headers or {}
+        self.column = None if column is None else _short(column, _LONGEST_NAME)
         self.also: dict[str, Any] = {}
 
     def body(self) -> dict[str, Any]:
         """What the client reads: the sentence, and row and column where they are known."""
         where = {"row": self.row, "column": self.column}
         return {"error": str(self)} | {name: place for name, place in where.items() if place is not None} | self.also
+
+
+def _short(text: str, most: int) -> str:
+    """A text that names what was sent, which may be of any length."""
+    return text if len(text) <= most else f"{text[:most]}…"
