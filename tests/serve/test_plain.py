@@ -456,9 +456,8 @@ class TestRefusals:
         plain = pa.table({"a": pa.array(texts * 3), "b": pa.array(range(12))})
         assert decoded_bytes(plain) == 0
         for kind in (pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.large_string())):
-            assert decoded_bytes(plain.set_column(0, "a", plain["a"].cast(kind))) == 3 * sum(
-                len(t or "") for t in texts
-            )
+            coded = plain.set_column(0, "a", plain["a"].cast(kind))
+            assert decoded_bytes(coded) == 3 * sum(len(text or "") for text in texts)
         views = pa.array(texts * 3, pa.string_view())
         assert decoded_bytes(plain.set_column(0, "a", views)) == 3 * sum(len(text or "") for text in texts)
         assert decoded_bytes(pa.table({"a": views.slice(2, 3)})) == 3 + len(texts[3] or "") + 1
