@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -299,6 +300,16 @@ class TestNotes:
         assert 'posteriori_requests_total{route="/predict",status="200"} 2' in text
         assert 'posteriori_request_seconds_bucket{route="/predict",le="0.002"} 0' in text
         assert 'posteriori_request_seconds_bucket{route="/predict",le="0.005"} 2' in text
+
+    def test_a_folder_that_is_gone_disturbs_nobody(self, model: Any, tmp_path: Path) -> None:
+        folder = tmp_path / "private"
+        folder.mkdir()
+        ask = client_of(app({"birds": model}, folder=folder))
+        assert ask.post("/predict", json=[GOOD]).status_code == 200
+        shutil.rmtree(folder)  # as those do that clean up /tmp
+        time.sleep(1.1)
+        assert ask.post("/predict", json=[GOOD]).status_code == 200
+        assert 'posteriori_rows_total{model="birds"} 2' in ask.get("/metrics").text
 
     def test_names_of_classes_are_escaped(self) -> None:
         from posteriori.serve.metrics import Metrics
