@@ -11,15 +11,18 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.serve.asgi import Client, client_of
 
 import posteriori as po
 from posteriori.serve import Limits, app
-from posteriori.serve.answers import ANSWERS
+from posteriori.serve.answers import ANSWERS, Asked
 from posteriori.serve.arrow_sizes import decoded_bytes, unpacked_size
 from posteriori.serve.bodies import ARROW, CSV, PARQUET
+from posteriori.serve.rows import of_records
+from posteriori.serve.served_model import served
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -33,6 +36,35 @@ def plain(utility: po.Utility) -> dict[str, Any]:
 
 class TestAnswers:
     """Values of every answer."""
+
+    @pytest.mark.parametrize(
+        "classifier",
+        [
+            po.SoftmaxRegression(),
+            po.BayesianSoftmaxRegression(),
+            po.GaussianClassifier(),
+            po.ForestClassifier(n_trees=5, random_state=0),
+            po.BoostingClassifier(max_rounds=5, random_state=0),
+            po.GPClassifier(random_state=0),
+            GaussianNB(),
+        ],
+        ids=lambda one: type(one).__name__,
+    )
+    def test_every_classifier_behind_a_table_encoder(self, classifier: Any, penguins: pd.DataFrame) -> None:
+        fitted = make_pipeline(po.TableEncoder(), classifier).fit(penguins.drop(columns="species"), penguins["species"])
+        known = served("birds", "1", fitted)
+        few = penguins.iloc[::40].drop(columns="species")
+        rows = of_records(orjson.loads(few.to_json(orient="records")), known.columns, known.ignored)
+        found = known.answer(rows, Asked(tuple(known.answers))).values
+        np.testing.assert_array_equal(found["proba"], fitted.predict_proba(few))
+        if "lower" in found:
+            lower, upper = fitted[-1].predict_interval(fitted[:-1].transform(few))
+            np.testing.assert_array_equal(found["lower"], lower)
+            np.testing.assert_array_equal(found["upper"], upper)
+        if "epistemic" in found:
+            np.testing.assert_array_equal(
+                found["epistemic"], fitted[-1].uncertainty(fitted[:-1].transform(few)).epistemic
+            )
 
     def test_probabilities_are_those_of_the_model(self, client: Client, model: Any, penguins: pd.DataFrame) -> None:
         said = client.post("/predict", json={"rows": records(penguins)}).json()

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows, where nothing is removed
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["PREFIX", "private_folder"]
 
@@ -29,15 +28,15 @@ def private_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
         folder = Path(name)
         with open(folder / "new", "wb") as held:
-            if fcntl is not None:
+            if sys.platform != "win32":
                 fcntl.flock(held, fcntl.LOCK_EX)
             (folder / "new").rename(folder / _HELD)  # it is locked before it can be found
             yield folder
 
 
 def _remove_left() -> None:
-    """Remove the folders of servers that live no more."""
-    if fcntl is None:
+    """Remove the folders of servers that live no more; Windows has no such locks, and the folders stay."""
+    if sys.platform == "win32":
         return
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # it is that of another user, of a server that lives, or gone
