@@ -56,11 +56,11 @@ class TestAnswers:
         few = penguins.iloc[::40].drop(columns="species")
         rows = of_records(orjson.loads(few.to_json(orient="records")), known.columns, known.ignored)
         found = known.answer(rows, Asked(tuple(known.answers))).values
-        np.testing.assert_array_equal(found["proba"], fitted.predict_proba(few))
+        np.testing.assert_allclose(found["proba"], fitted.predict_proba(few), rtol=1e-12)
         if "lower" in found:
             lower, upper = fitted[-1].predict_interval(fitted[:-1].transform(few))
-            np.testing.assert_array_equal(found["lower"], lower)
-            np.testing.assert_array_equal(found["upper"], upper)
+            np.testing.assert_allclose(found["lower"], lower, rtol=1e-12)
+            np.testing.assert_allclose(found["upper"], upper, rtol=1e-12)
         if "epistemic" in found:
             np.testing.assert_array_equal(
                 found["epistemic"], fitted[-1].uncertainty(fitted[:-1].transform(few)).epistemic

@@ -56,11 +56,11 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def _messages(stream: bytes) -> Iterator[pa.ipc.Message]:
-    reader = pa.ipc.MessageReader.open_stream(pa.BufferReader(stream))
+    source = pa.BufferReader(stream)
     while True:
         try:
-            yield reader.read_next_message()
-        except StopIteration:
+            yield pa.ipc.read_message(source)
+        except EOFError:
             return
 
 
