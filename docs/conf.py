@@ -46,6 +46,7 @@ extensions = [
     "extensions.links",
     "extensions.formulas",
     "extensions.llms",
+    "extensions.outputs",
     "extensions.theory",
 ]
 exclude_patterns = ["_build", "extensions", "live", "**.ipynb", "**/sg_execution_times.rst", "sg_execution_times.rst"]

@@ -2,8 +2,9 @@
 Sets that hold the true class
 =============================
 
-By conformal prediction, :class:`~posteriori.ConformalClassifier` predicts sets of classes. They miss the true class with a probability of at
-most alpha, even if the model is wrong, as long as new rows are like the old. A better model gives smaller sets.
+By conformal prediction, :class:`~posteriori.ConformalClassifier` predicts sets of classes. They miss the true class
+with a probability of at most alpha, even if the model is wrong, as long as new rows are like the old. A better model
+gives smaller sets.
 """
 
 import matplotlib.pyplot as plt
