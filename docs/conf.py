@@ -15,6 +15,7 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("POSTERIORI_JAX_CACHE", "off")
 os.environ.setdefault("COLUMNS", "100")
+os.environ["MATPLOTLIBRC"] = str(DOCS / "posteriori.mplstyle")
 
 # Their settings are these alone, whatever the user's are; kernels say nothing that a reader of the build must know.
 os.environ["IPYTHONDIR"] = str(DOCS / "_build" / ".ipython")
@@ -45,6 +46,7 @@ extensions = [
     "extensions.links",
     "extensions.formulas",
     "extensions.llms",
+    "extensions.outputs",
     "extensions.theory",
 ]
 exclude_patterns = ["_build", "extensions", "live", "**.ipynb", "**/sg_execution_times.rst", "sg_execution_times.rst"]
@@ -92,6 +94,7 @@ if (ROOT / "examples" / "gallery").is_dir():
         "filename_pattern": r"/plot_",
         "backreferences_dir": "reference/backreferences",
         "doc_module": ("posteriori",),
+        "reset_modules": ("extensions.pictures.use_style",),
         "abort_on_example_error": True,
         "download_all_examples": False,
         "show_memory": False,

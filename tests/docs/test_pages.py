@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from extensions import generated, links, results
+from extensions import generated, links, outputs, results
 
 DOCS = links.DOCS
 
@@ -69,3 +69,17 @@ def test_pages_have_one_next():
         if len(lines) != 1 or lines[0].count("](") != 1 or not last.startswith("**Next:**"):
             wrong.append(path.relative_to(Path(DOCS)).as_posix())
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("name   log_loss\nbayes    0.0856\nforest   0.2095", True),
+        ("   cat  dog\n0    4    1", True),
+        ("X contains NaN, first in column 'bill_length_mm', row 3: remove or fill in such rows.", False),
+        ("One  gap between words\nis not\na table", False),
+        ("", False),
+    ],
+)
+def test_what_has_columns_is_a_table(text, table):
+    assert outputs.is_table(text) is table

@@ -36,7 +36,7 @@ def exact(difference):
 
 
 # %%
-# On the left, a rival whose mean is four higher: the integrand is where the density has all but ended, and few nodes
+# On the left, a rival whose mean is four higher: the integrand is where the density is almost zero, and few nodes
 # are there. On the right, the error for rivals that are higher and higher.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
@@ -62,4 +62,4 @@ plt.show()
 
 # %%
 # **Take-away.** An unlikely label is where a fit learns most, and where nodes at the latent's mean are worst.
-# Posteriori finds the mode of the integrand first and puts its nodes there: section 6.2 of the theory has the formulas.
+# posteriori finds the mode of the integrand first and puts its nodes there: section 6.2 of the theory has the formulas.

@@ -2,8 +2,9 @@
 Sets that hold the true class
 =============================
 
-:class:`~posteriori.ConformalClassifier` predicts sets of classes. They miss the true class with a probability of at
-most alpha, even if the model is wrong, as long as new rows are like the old. A better model gives smaller sets.
+By conformal prediction, :class:`~posteriori.ConformalClassifier` predicts sets of classes. They miss the true class
+with a probability of at most alpha, even if the model is wrong, as long as new rows are like the old. A better model
+gives smaller sets.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +20,7 @@ X = X + np.random.default_rng(0).normal(scale=8, size=X.shape)  # noise makes th
 columns = {"all 64 pixels": slice(None), "16 pixels in the middle": slice(24, 40)}
 
 # %%
-# The promise is about all the ways in which rows may be dealt, so that the picture shows averages over ten of them.
+# The promise is about the average over all ways to split the rows, so the picture shows averages over ten splits.
 # Left, how often the sets miss; right, how many digits they hold. The same model sees all pixels, or 16 of them.
 
 alphas = [0.02, 0.05, 0.1, 0.2, 0.3]

@@ -1,6 +1,6 @@
 """
-How surely a Gaussian process predicts
-======================================
+Calibration of a Gaussian process
+=================================
 
 The data are handwritten digits from 0 to 4. Real classes are often easier to tell apart than the prior of a Gaussian
 process believes, so that its probabilities are too timid. With ``calibrate=True``, the default, left-out rows say by
@@ -27,7 +27,7 @@ for ax, calibrate in zip(axes, [False, True], strict=True):
     ax.get_legend().remove()
     ax.set_title(f"calibrate={calibrate}: log-loss {loss:.3f}")
 axes[1].set_ylabel("")
-fig.suptitle("Left-out rows make a timid Gaussian process as sure as it may be")
+fig.suptitle("Left-out rows correct the probabilities of a Gaussian process")
 plt.show()
 
 # %%

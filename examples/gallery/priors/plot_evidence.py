@@ -1,6 +1,6 @@
 """
-Evidence against cross-validation
-=================================
+Evidence and cross-validation
+=============================
 
 How strong should the prior be? Cross-validation fits the model several times for each candidate and looks at left-out
 rows. The *evidence* is the probability of the labels with the weights integrated out: one fit for each candidate, and

@@ -2,7 +2,7 @@
 Separated classes have no maximum
 =================================
 
-If a line tells two classes apart without error, the likelihood grows for ever as the weights grow: there is no
+If a line tells two classes apart without error, the likelihood grows without limit as the weights grow: there is no
 maximum. Many programs stop somewhere and return large numbers. Here the fit says what happened, and a prior gives a
 finite answer.
 """

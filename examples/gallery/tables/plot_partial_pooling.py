@@ -3,7 +3,7 @@ Levels with few rows
 ====================
 
 A category of many levels has levels with hundreds of rows and levels with three. With ``prior="blocks"`` the effects
-of all levels share one prior, whose width all of them tell together: a level with few rows stays near the others.
+of all levels share one prior, whose width is learned from all of them: a level with few rows stays near the others.
 """
 
 import matplotlib.pyplot as plt

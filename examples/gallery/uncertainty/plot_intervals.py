@@ -3,7 +3,7 @@ Intervals on a probability
 ==========================
 
 "The probability is 0.7" can rest on ten rows or on a thousand. ``predict_interval`` gives the two values between
-which the true probability lies with a probability of 95 %, as far as the model can know.
+which the true probability lies with a probability of 95 %, if the model is right.
 """
 
 import matplotlib.pyplot as plt
