@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tests.reports.conftest import barriers, browser, new_page  # noqa: F401
 
 import posteriori as po
 
@@ -50,7 +49,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def opened(address, new_page):  # noqa: F811
+def opened(address, new_page):
     asked = []
 
     def open_page(**options):
@@ -102,7 +101,7 @@ def test_another_utility_is_another_decision(opened):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 900])
-def test_there_are_no_barriers(opened, barriers, width, scheme):  # noqa: F811
+def test_there_are_no_barriers(opened, barriers, width, scheme):
     page = opened(width=width, scheme=scheme)
     assert barriers(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -61,6 +61,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "kernels.Sum",
         "kernels.Product",
         "kernels.Kernel",
+        "kernels.ScaledKernel",
     ),
     "Solvers, and how a fit ended": (
         "Newton",
@@ -77,6 +78,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "SingularWarning",
         "ColumnWarning",
         "UnseenLevelWarning",
+        "ClassOrderWarning",
+        "WeightWarning",
         "StorageWarning",
         "StorageError",
     ),

@@ -27,6 +27,7 @@ _HOME = {
     "Solution": "posteriori.solvers.solution",
     "Status": "posteriori.solvers.solution",
     "ApproximationWarning": "posteriori.exceptions",
+    "ClassOrderWarning": "posteriori.exceptions",
     "ColumnWarning": "posteriori.exceptions",
     "ConvergenceWarning": "posteriori.exceptions",
     "SeparationWarning": "posteriori.exceptions",
@@ -34,6 +35,7 @@ _HOME = {
     "StorageError": "posteriori.exceptions",
     "StorageWarning": "posteriori.exceptions",
     "UnseenLevelWarning": "posteriori.exceptions",
+    "WeightWarning": "posteriori.exceptions",
     "CalibratedClassifier": "posteriori.meta.calibrated_classifier",
     "DeepGPClassifier": "posteriori.gp.deep_classifier",
     "GPClassifier": "posteriori.gp.classifier",
@@ -73,6 +75,7 @@ __all__ = [
     "BayesianSoftmaxRegression",
     "BoostingClassifier",
     "CalibratedClassifier",
+    "ClassOrderWarning",
     "ColumnWarning",
     "Comparison",
     "ComparisonDisplay",
@@ -110,6 +113,7 @@ __all__ = [
     "Utility",
     "UtilityClassifier",
     "UtilityCurveDisplay",
+    "WeightWarning",
     "__version__",
     "compare",
     "decide",
@@ -131,6 +135,7 @@ if TYPE_CHECKING:
     from posteriori.decision.replication import PosteriorCheck
     from posteriori.exceptions import (
         ApproximationWarning,
+        ClassOrderWarning,
         ColumnWarning,
         ConvergenceWarning,
         SeparationWarning,
@@ -138,6 +143,7 @@ if TYPE_CHECKING:
         StorageError,
         StorageWarning,
         UnseenLevelWarning,
+        WeightWarning,
     )
     from posteriori.gaussian.classifier import GaussianClassifier
     from posteriori.gaussian.niw import NormalInverseWishartPrior, RidgePrior

@@ -4,6 +4,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
     "ApproximationWarning",
+    "ClassOrderWarning",
     "ColumnWarning",
     "ConvergenceWarning",
     "SeparationWarning",
@@ -12,6 +13,7 @@ __all__ = [
     "StorageError",
     "StorageWarning",
     "UnseenLevelWarning",
+    "WeightWarning",
 ]
 
 
@@ -41,6 +43,37 @@ class ApproximationWarning(UserWarning):
     ...     warnings.warn("3 of 100 weights ...", ApproximationWarning)
     Traceback (most recent call last):
     posteriori.exceptions.ApproximationWarning: 3 of 100 weights ...
+    """
+
+
+class ClassOrderWarning(UserWarning):
+    """Columns of probabilities were matched with states by their places, and classifiers have another order.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import posteriori as po
+    >>> utility = po.Utility([[1, 0], [0, 1]], states=["yes", "no"], actions=["act", "wait"])
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     decisions = po.decide([[0.9, 0.1]], utility)
+    >>> caught[0].category.__name__
+    'ClassOrderWarning'
+    """
+
+
+class WeightWarning(UserWarning):
+    """Weights are read as numbers of rows, and do not look like such: posteriors would be far too narrow.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import posteriori as po
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     model = po.BayesianSoftmaxRegression(1.0).fit([[0.0], [1.0], [2.0]], [0, 1, 0], sample_weight=[20.5] * 3)
+    >>> caught[0].category.__name__
+    'WeightWarning'
     """
 
 

@@ -10,6 +10,7 @@ from posteriori.gp.kernels import (
     Polynomial,
     Product,
     RationalQuadratic,
+    ScaledKernel,
     Sum,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "Polynomial",
     "Product",
     "RationalQuadratic",
+    "ScaledKernel",
     "Sum",
 ]

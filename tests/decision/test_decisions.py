@@ -1,6 +1,7 @@
 """Decisions: the action with the highest expected utility, against enumeration."""
 
 import tracemalloc
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from posteriori import Decisions, Utility, decide
+from posteriori import ClassOrderWarning, Decisions, Utility, decide
+
+pytestmark = pytest.mark.filterwarnings("ignore::posteriori.exceptions.ClassOrderWarning")  # P has the order of GRANT
 
 GRANT = Utility([[4, -1], [-20, 0], [-7, 1]], ["good", "bad", "ugly"], ["grant", "refuse"])
 P = np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [0.0, 0.125, 0.875], [0.875, 0.125, 0.0]])
@@ -363,3 +366,51 @@ def test_a_bare_matrix_is_no_utility():
         TypeError, match=r"utility must be a Utility, got ndarray: make one with Utility\(matrix, states, actions\)"
     ):
         decide(P, GRANT.matrix)
+
+
+# The order of classes
+
+
+@pytest.mark.parametrize(
+    ("states", "warned"),
+    [
+        (["malignant", "benign"], True),
+        (["benign", "malignant"], False),
+        ([1, 0], True),
+        ([0, 1], False),
+        ([False, True], False),
+        (["9", "10"], False),  # sorted as numbers
+        (["10", "9"], False),  # sorted as text
+        ([1, "a"], True),  # no classifier has such an order
+    ],
+)
+def test_states_in_another_order_than_a_classifier_has_are_warned_of(states, warned):
+    utility = Utility([[0, -20], [-2, 0]], states, ["operate", "send home"])
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        decisions = decide([[0.95, 0.05]], utility)
+    assert decisions.actions.tolist() == ["operate"]  # as the states say, warned or not
+    assert [each.category for each in found] == [ClassOrderWarning] * warned
+    assert all(each.filename == __file__ and "classes=model.classes_" in str(each.message) for each in found)
+
+
+def test_where_the_order_is_known_nothing_is_warned_of():
+    utility = Utility([[0, -20], [-2, 0]], ["malignant", "benign"], ["operate", "send home"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert decide([[0.95, 0.05]], utility, classes=["benign", "malignant"]).actions == ["send home"]
+        assert decide([[0.95, 0.05]], utility, classes=utility.states).actions == ["operate"]
+        assert decide(pd.DataFrame({"benign": [0.95], "malignant": [0.05]}), utility).actions == ["send home"]
+
+
+# As text
+
+
+def test_decisions_are_shown_by_their_counts():
+    utility = Utility.zero_one([f"c{k}" for k in range(8)])
+    counts = [1, 5, 0, 2, 2, 1, 1, 1]
+    P = np.repeat(np.eye(8), counts, axis=0) * 0.92 + 0.01
+    shown = "Decisions(13 rows: c1 5, c3 2, c4 2, c0 1, c5 1, c6 1, ... (7 actions in all); mean expected utility 0.93)"
+    assert repr(decide(P, utility)) == shown
+    assert repr(decide(P[:0], utility)) == "Decisions(0 rows)"
+    assert repr(decide(P[:1], utility)) == "Decisions(1 row: c0 1; mean expected utility 0.93)"

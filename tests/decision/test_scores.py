@@ -198,7 +198,12 @@ def test_one_bin_in_closed_form():
     rate = 30.9 / 51
     noise = np.sqrt(rate * (1 - rate) / 50)
     assert foldnorm(found.corrected / noise, scale=noise).mean() == pytest.approx(0.3, rel=1e-9)
-    assert found.corrected == found.lower == found.upper
+
+
+def test_without_resamples_there_is_no_interval():
+    found = calibration_error(*simulated(2000, power=4.0), classes=LABELS)
+    assert 0.0 < found.corrected < found.error
+    assert np.isnan([found.lower, found.upper]).all()
 
 
 @pytest.mark.parametrize("kind", ["top", "class"])
@@ -288,7 +293,7 @@ def test_what_actions_were_worth_and_what_they_missed(weight):
 
 def test_those_who_know_the_truth_regret_nothing():
     certain = np.eye(2)[[0, 1, 1, 0]]
-    actions = decide(certain, GRANT).actions
+    actions = decide(certain, GRANT, classes=GRANT.states).actions
     assert regret(["good", "bad", "bad", "good"], actions, GRANT) == 0.0
 
 

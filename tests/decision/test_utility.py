@@ -79,7 +79,7 @@ def test_costs_are_negative_utilities(matrix):
 
 def test_the_lowest_expected_cost_is_the_best():
     utility = Utility.from_costs([[0, 1], [5, 0]], ["good", "bad"], ACTIONS)
-    assert decide([[0.9, 0.1], [0.8, 0.2]], utility).actions.tolist() == ["grant", "refuse"]
+    assert decide([[0.9, 0.1], [0.8, 0.2]], utility, classes=utility.states).actions.tolist() == ["grant", "refuse"]
 
 
 # Rejecting
@@ -260,8 +260,8 @@ def test_a_function_is_of_all_rows_or_of_one(function, rows):
     np.testing.assert_array_equal(utility.of_rows(rows), EACH)
     np.testing.assert_array_equal(utility.with_reject(2).of_rows(rows)[..., :2], EACH)
     P = np.tile([0.5, 0.2, 0.3], (4, 1))
-    expected = decide(P, Utility(EACH, STATES, ACTIONS)).expected_utility
-    np.testing.assert_array_equal(decide(P, utility, X=rows).expected_utility, expected)
+    expected = decide(P, Utility(EACH, STATES, ACTIONS), classes=STATES).expected_utility
+    np.testing.assert_array_equal(decide(P, utility, classes=STATES, X=rows).expected_utility, expected)
 
 
 def test_a_function_of_one_row_sees_rows_of_its_own_type():

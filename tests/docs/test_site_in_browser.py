@@ -7,7 +7,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tests.reports.conftest import browser
 
 SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
 WIDTHS = (1280, 390)
@@ -25,7 +24,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (SITE / "index.html").is_file(), reason="the site is not built: `make docs` builds it"),
 ]
-__all__ = ["browser"]
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_circles
 from tests.gp.gp_cases import X, Y, assert_probabilities, three_classes
 
 import posteriori as po
@@ -58,6 +59,26 @@ def test_few_rows_have_likely_kernels_and_wider_intervals(model):
     new = three_classes(60, seed=1)[0]
     widths = [np.subtract(*fit.predict_interval(new)[::-1]).mean() for fit in (model, alone)]
     assert widths[0] > 1.02 * widths[1]
+
+
+def test_far_from_all_rows_probabilities_are_as_unsure_as_the_uncertainty_says():
+    """Likely kernels carry the rule of two rings outwards in different ways, and no left-out row has judged them."""
+    rings, ring = make_circles(200, noise=0.1, factor=0.4, random_state=0)
+    model = po.GPClassifier().fit(rings, ring)
+    assert isinstance(model._fitted, FittedMixture)
+    assert not model._fitted.averaged
+    far = np.array([[20.0, 0.0], [0.0, 60.0], [-200.0, 200.0]])
+    P = model.predict_proba(far)
+    np.testing.assert_allclose(-(P * np.log(P)).sum(axis=1), model.uncertainty(far).total, atol=0.02)
+    assert P.max() < 0.9
+    near = rings[:20] + 0.01
+    best = po.GPClassifier().fit(rings, ring)
+    best._fitted = model._fitted.best
+    np.testing.assert_array_equal(model.predict_proba(near), best.predict_proba(near))
+    path = model.predict_proba(np.c_[np.linspace(1.0, 3.0, 400), np.zeros(400)])[:, 0]
+    assert np.abs(np.diff(path)).max() < 0.02
+    both = model.predict_proba(np.r_[near, far])
+    np.testing.assert_allclose(both, np.r_[model.predict_proba(near), P], rtol=1e-12)
 
 
 def test_a_given_kernel_is_used_as_given():

@@ -1,10 +1,13 @@
 """Derivatives of kernels and of their priors against central differences; the polynomial kernel."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from posteriori.gp.kernels import ARD, RBF, Constant, Linear, Matern, Polynomial, RationalQuadratic
 from posteriori.gp.trees import leaves, rebuilt
+from posteriori.kernels import ScaledKernel
 from posteriori.maths.covariance_functions import MATERN_ORDERS, matern, matern_slope, squared_distances
 
 RNG = np.random.default_rng(0)
@@ -15,6 +18,21 @@ G = RNG.normal(size=(n, n))
 G = G + G.T
 STEP = 1e-5
 
+
+@dataclass(eq=False)
+class Cauchy(ScaledKernel):
+    """1 / (1 + d^2 / 2), as a user writes it: with public names alone."""
+
+    def gram(self, free, X, Z):
+        return 1.0 / (1.0 + 0.5 * squared_distances(self.scaled(free, X), self.scaled(free, Z)))
+
+    def diagonal(self, free, X):
+        return X.__array_namespace__().ones(X.shape[0])
+
+    def slopes(self, free, X, by_gram):
+        return self.slopes_by_distances(free, X, -0.5 * by_gram * self.gram(free, X, X) ** 2)
+
+
 KERNELS = {
     "rbf": RBF(LENGTHS),
     "rbf, one lengthscale": RBF(1.7, ard=False),
@@ -24,6 +42,8 @@ KERNELS = {
     "rational quadratic": RationalQuadratic(LENGTHS, shape=0.8),
     "rational quadratic, one lengthscale": RationalQuadratic(1.7, ard=False),
     "matern, one lengthscale": Matern(1.7, ard=False),
+    "of one's own": Cauchy(LENGTHS),
+    "of one's own, one lengthscale": Cauchy(1.7, ard=False),
     "linear": Linear(LENGTHS, ard=True),
     "linear, one lengthscale": Linear(1.7),
     "linear, lengthscales in proportion": Linear(LENGTHS),

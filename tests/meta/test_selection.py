@@ -36,6 +36,7 @@ def quick(monkeypatch):
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_straight_borders_take_a_linear_model():
     found = select_model(straight(), "kind")
@@ -161,6 +162,7 @@ def noise(n=60, seed=0):
     return pa.table({f"x{d}": X[:, d] for d in range(8)} | {"kind": rng.choice(["a", "b", "c"], n, p=[0.6, 0.3, 0.1])})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_the_class_frequencies_are_selected_where_nothing_can_be_learned():
     found = select_model(noise(seed=1), "kind")

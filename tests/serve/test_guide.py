@@ -17,6 +17,8 @@ from tests.serve.asgi import client_of
 from tests.serve.conftest import Process, serving
 from tests.serve.test_plain import GOOD
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "serving.md"
 CLIENTS = ROOT / ".venv-clients" / "bin" / "python"

@@ -126,6 +126,7 @@ class TestSignals:
 class TestFiles:
     """A file that changes under load."""
 
+    @pytest.mark.slow
     def test_garbage_and_a_new_model_lose_no_request(self, model: Any, model_file: Path, tmp_path: Path) -> None:
         path = tmp_path / "birds.model"
         shutil.copy(model_file, path)
@@ -328,6 +329,7 @@ class TestCommand:
         assert result.exit_code == 2
         assert "choose another with --port" in " ".join(result.stderr.split())
 
+    @pytest.mark.slow
     def test_a_public_address_with_a_token(self, model_file: Path, tmp_path: Path) -> None:
         token = tmp_path / "token.txt"
         token.write_text("0123456789abcdef\n")

@@ -44,6 +44,29 @@ def test_nearly_separable_classes_get_the_variational_posterior(X, y):
     assert solution.bound < model.log_evidence_ + 0.5
 
 
+def test_steps_that_ended_near_the_highest_bound_are_not_warned_of():
+    """Classes that hardly overlap under the default prior: what steps would still gain changes no prediction."""
+    X, y = load_digits(n_class=5, return_X_y=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = BayesianSoftmaxRegression(n_jobs=1).fit(X[:250], y[:250])
+    assert model.solution_.approximation == "variational"
+
+
+@pytest.mark.parametrize(
+    ("prior", "advice"),
+    [
+        (GaussianPrior(precision=1e-4, autoscale=True), r"or use a stronger prior\.$"),
+        ("evidence", r"or use a stronger prior, such as GaussianPrior\(precision=4 \* model.prior_.precision\)"),
+    ],
+)
+def test_a_variational_posterior_that_is_not_settled_is_warned_of_with_advice(prior, advice, monkeypatch):
+    monkeypatch.setattr("posteriori.softmax.variational._NEAR", 0.0)
+    monkeypatch.setattr("posteriori.softmax.variational._slack", lambda bound: 0.0)
+    with pytest.warns(ApproximationWarning, match=f"Probabilities and intervals may be off: .*{advice}"):
+        BayesianSoftmaxRegression(prior, approximation="variational").fit(*DATA["wine"])
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The variational posterior")
 def test_the_variational_posterior_is_reached_from_far_away():

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.slow import quick_among, quick_first
 
-from posteriori import LBFGS, BayesianSoftmaxRegression, GaussianPrior, GradientDescent, Newton, Status
+from posteriori import LBFGS, BayesianSoftmaxRegression, GaussianPrior, GradientDescent, Newton, Status, WeightWarning
 from posteriori.softmax import folds, label_noise, searched
 
 IRIS = load_iris()
@@ -500,3 +500,71 @@ def test_a_fit_after_an_interruption_is_a_new_one():
     model.set_params(solver="auto").fit(X, Y)
     assert model.solution_.status is Status.CONVERGED
     np.testing.assert_array_equal(model.coef_, BayesianSoftmaxRegression(1.0).fit(X, Y).coef_)
+
+
+# Weights of surveys
+
+
+def weighted_fit(weights, **options):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        model = BayesianSoftmaxRegression(1.0, approximation="laplace", **options).fit(X, Y, sample_weight=weights)
+    return model, [each for each in found if issubclass(each.category, WeightWarning)]
+
+
+def test_weights_of_a_survey_are_warned_of_where_they_are_used():
+    """They sum to what the population counts; divided by their mean they leave the posterior as wide as the rows do."""
+    weights = np.random.default_rng(0).uniform(20.0, 80.0, 150)
+    narrow, found = weighted_fit(weights)
+    (warning,) = found
+    assert warning.filename == __file__
+    assert f"sums to {weights.sum():,.6g} for 150 rows" in str(warning.message)
+    divided, none = weighted_fit(weights / weights.mean())
+    assert none == []
+    plain, _ = weighted_fit(None)
+    wide, right, small = (np.subtract(*m.predict_interval(X)[::-1]).mean() for m in (plain, divided, narrow))
+    assert right == pytest.approx(wide, rel=0.1)
+    assert small < 0.5 * wide
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [np.full(150, 40.0), np.random.default_rng(0).integers(0, 90, 150), np.linspace(0.1, 9.0, 150), 4.5, 60],
+    ids=["equal counts", "counts", "a mean below five", "one number", "one count"],
+)
+def test_counts_and_small_weights_are_not_warned_of(weights):
+    assert weighted_fit(weights)[1] == []
+
+
+# Yesterday's posterior
+
+
+def yesterday():
+    return BayesianSoftmaxRegression(1.0, approximation="laplace").fit(pd.DataFrame(BY_NAME), Y)
+
+
+def test_a_posterior_is_no_prior_for_its_columns_in_another_order():
+    prior = yesterday().as_prior()
+    table = pd.DataFrame(BY_NAME)
+    today = BayesianSoftmaxRegression(prior, approximation="laplace")
+    with pytest.raises(
+        ValueError, match=r"for the columns 'a', 'b', 'c', 'd', and X has the same in another order: 'b'"
+    ):
+        today.fit(table[["b", "a", "c", "d"]], Y)
+    with pytest.raises(ValueError, match=r"and X has others: 'a', 'b', 'c', 'e'\. Select them by name"):
+        today.fit(table.rename(columns={"d": "e"}), Y)
+    by_name, without = (today.fit(rows, Y).coef_ for rows in (table[list(prior.columns)], X))
+    np.testing.assert_allclose(by_name, without, rtol=1e-9)
+    copied = clone(today).set_params(prior=pickle.loads(pickle.dumps(prior)))
+    np.testing.assert_array_equal(copied.fit(table, Y).coef_, today.fit(table, Y).coef_)
+
+
+def test_a_class_that_is_missing_today_can_be_declared():
+    model = yesterday()
+    few = BayesianSoftmaxRegression(model.as_prior(), approximation="laplace")
+    with pytest.raises(ValueError, match=r"for 3 classes, and y has 2: .* declare them all, as classes=model.classes_"):
+        few.fit(X[:100], Y[:100])
+    declared = few.set_params(classes=model.classes_).fit(X[:100], Y[:100])
+    assert declared.classes_.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match=r"an array \(3, 3\) or \(3, 4\) is needed\.$"):
+        BayesianSoftmaxRegression(model.as_prior()).fit(X[:, :3], Y)

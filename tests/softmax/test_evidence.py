@@ -1,5 +1,7 @@
 """The evidence as a function of the prior's precisions: gradients, maxima, and what happens without a signal."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,6 +10,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.datasets import load_iris, load_wine
 from tests.slow import quick_first
 
+from posteriori import BayesianSoftmaxRegression
 from posteriori.rows.memory import MemoryBlocks
 from posteriori.softmax.evidence import HIGHEST, LOWEST, Evidence, maximise_evidence
 from posteriori.softmax.moments import ObservedMoments
@@ -237,3 +240,15 @@ def test_separable_data_have_a_finite_best_precision():
     assert LOWEST <= evidence.path[-1].u[0] < 1.0
     assert np.isfinite(evidence.theta).all()
     assert abs(evidence.path[-1].gradient[0]) < 0.05 or evidence.path[-1].u[0] < LOWEST + 0.01
+
+
+def test_few_separated_rows_reach_the_maximum():
+    """Where the determinant falls faster than the weights are determined: the ratio must have the gradient's root."""
+    X = np.array([1.0, 1.4, 1.9, 2.3, 2.6, 3.1, 3.3, 3.8])[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        path = BayesianSoftmaxRegression().fit(X, np.repeat([0, 1], 4)).solution_.evidence_path
+    assert len(path) < 12
+    for point in path:
+        np.testing.assert_array_equal(np.sign(point.ratio), np.sign(point.gradient))
+    assert abs(path[-1].gradient[0]) < 0.05

@@ -237,7 +237,14 @@ def test_without_an_intercept_errors_do_not_speak_of_one():
 
 def test_parameters_by_name():
     prior = GaussianPrior(mean=1.0, precision=2.0, intercept_precision=3.0, autoscale=True)
-    params = {"mean": 1.0, "precision": 2.0, "intercept_precision": 3.0, "autoscale": True, "blocks": None}
+    params = {
+        "mean": 1.0,
+        "precision": 2.0,
+        "intercept_precision": 3.0,
+        "autoscale": True,
+        "blocks": None,
+        "columns": None,
+    }
     assert prior.get_params() == params
     assert clone(prior).get_params() == params
     assert prior.set_params(precision=5.0) is prior

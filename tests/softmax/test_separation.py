@@ -126,7 +126,10 @@ def test_a_prior_makes_the_optimum_finite(X, y, pairs):
 def test_a_class_without_rows_is_named_and_not_a_feature():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), np.arange(60) % 3
-    with pytest.warns(SeparationWarning, match=r"No row is of class 3, so the likelihood has no maximum.*alpha > 0"):
+    with pytest.warns(SeparationWarning, match=r"No row is of class 3, so the likelihood.*penalize_intercept=True"):
         SoftmaxRegression(alpha=0, classes=[0, 1, 2, 3]).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SoftmaxRegression(penalize_intercept=True, classes=[0, 1, 2, 3]).fit(X, y)
     with pytest.warns(SeparationWarning, match=r"No row is of class 3.*prior='evidence', or a number"):
         BayesianSoftmaxRegression("flat", classes=[0, 1, 2, 3]).fit(X, y)

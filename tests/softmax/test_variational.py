@@ -228,6 +228,21 @@ def test_a_limit_on_passes():
     assert np.isfinite(found.bound)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_are_settled_within_thousandths_of_a_nat_a_row(seed):
+    """Against steps that go on until they are a hundred times shorter and gain a hundred times less."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(3), 40)
+    problem = objective(rng.normal(size=(120, 5)) + 3.0 * np.eye(3, 5)[y], y, np.full((3, 6), 0.03))
+    found = fitted(problem)
+    assert found.converged
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("posteriori.softmax.variational._slack", lambda bound: 1e-3)
+        patch.setattr("posteriori.softmax.variational._SHORTEST", 2e-4)
+        best = fitted(problem, max_iter=1000)
+    assert found.bound == pytest.approx(best.bound, abs=5e-3 * 120)
+
+
 @pytest.mark.parametrize("max_iter", [1, 5, 60])
 def test_the_bound_is_that_of_the_posterior_even_where_steps_have_not_settled(max_iter):
     """Classes that never overlap under a weak prior: a full step in the precision would cost thousands of nats."""

@@ -28,7 +28,7 @@ def run(
     try:
         from posteriori.serve.guard import Limits
         from posteriori.serve.server import Settings, run
-    except ModuleNotFoundError as error:
+    except ModuleNotFoundError as error:  # uvicorn, which only the server itself needs
         raise ImportError(
             f"The server needs {error.name}, which is not installed: pip install 'posteriori[serve]'."
         ) from None

@@ -9,12 +9,15 @@ known as draws P_W from a posterior, what it would be worth to be told W is E_W[
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from posteriori.decision.utility import Utility
+from posteriori.exceptions import ClassOrderWarning
+from posteriori.parameters import first_names
 from posteriori.threads import one_blas_thread, run_tasks, usable_threads
 
 __all__ = ["Decisions", "decide", "distributions", "tie_slack"]
@@ -22,9 +25,11 @@ __all__ = ["Decisions", "decide", "distributions", "tie_slack"]
 _BLOCK_VALUES = 1 << 18
 """Expected utilities worked on at a time: what stays in the cache."""
 _SUM_TOLERANCE = 1e-5
+_MOST_SHOWN = 6
+"""Actions whose counts are shown."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Decisions:
     """The decisions for all rows (docs/theory.md, section 7.1).
 
@@ -60,14 +65,25 @@ class Decisions:
 
     actions: np.ndarray
     codes: np.ndarray
-    expected_utility: np.ndarray = field(repr=False)
-    margin: np.ndarray = field(repr=False)
-    value_of_information: np.ndarray = field(repr=False)
-    probability_best: np.ndarray | None = field(default=None, repr=False)
-    cost_of_uncertainty: np.ndarray | None = field(default=None, repr=False)
+    expected_utility: np.ndarray
+    margin: np.ndarray
+    value_of_information: np.ndarray
+    probability_best: np.ndarray | None = None
+    cost_of_uncertainty: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    def __repr__(self) -> str:
+        n = len(self)
+        if n == 0:
+            return "Decisions(0 rows)"
+        _, first, counts = np.unique(self.codes, return_index=True, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        taken = ", ".join(f"{self.actions[first[i]]} {counts[i]:,}" for i in order[:_MOST_SHOWN])
+        taken += f", ... ({len(order)} actions in all)" if len(order) > _MOST_SHOWN else ""
+        mean = float(self.expected_utility[np.arange(n), self.codes].mean())
+        return f"Decisions({n:,} row{'s' if n > 1 else ''}: {taken}; mean expected utility {mean:.4g})"
 
 
 def decide(probabilities: Any, utility: Utility, *, classes: Any = None, X: Any = None, draws: Any = None) -> Decisions:
@@ -79,8 +95,8 @@ def decide(probabilities: Any, utility: Utility, *, classes: Any = None, X: Any 
         Class probabilities; rows sum to one. May be None if there are draws, whose mean is then taken.
     utility : Utility
     classes : sequence of K labels, optional
-        The classes of the columns. Without it the columns of a table are matched by their names, and those of an array
-        are in the order of the utility's states.
+        The classes of the columns, as a classifier's `classes_`. Without it the columns of a table are matched by their
+        names, and those of an array are in the order of the utility's states, with a warning if that is not sorted.
     X : rows, optional
         What the utility is a function of, if it is one.
     draws : array (S, n, K), optional
@@ -90,10 +106,18 @@ def decide(probabilities: Any, utility: Utility, *, classes: Any = None, X: Any 
     -------
     Decisions
 
+    Warns
+    -----
+    ClassOrderWarning
+        If columns without names meet states that are not sorted: those of a classifier are.
+
     Examples
     --------
     >>> utility = Utility([[0, -1], [-5, 0]], states=["good", "bad"], actions=["grant", "refuse"])
-    >>> decide([[0.9, 0.1], [0.8, 0.2]], utility).actions
+    >>> decisions = decide([[0.1, 0.9], [0.2, 0.8]], utility, classes=["bad", "good"])
+    >>> decisions
+    Decisions(2 rows: grant 1, refuse 1; mean expected utility -0.65)
+    >>> decisions.actions
     array(['grant', 'refuse'], dtype='<U6')
     """
     if not isinstance(utility, Utility):
@@ -110,7 +134,23 @@ def decide(probabilities: Any, utility: Utility, *, classes: Any = None, X: Any 
         )
     if samples is not None and samples.shape[1:] != P.shape:
         raise ValueError(f"draws have shape {samples.shape}: (S, {P.shape[0]}, {K}) is needed.")
+    if classes is None and names is None and not _sorted(utility.states.tolist()):
+        warnings.warn(
+            f"Columns of probabilities are taken to be {first_names(utility.states.tolist(), 5)}, in the order of the "
+            "utility's states; those of a classifier are sorted. Pass classes=model.classes_, or, if the order is "
+            "right, classes=utility.states.",
+            ClassOrderWarning,
+            stacklevel=2,
+        )
     return _decisions(P, _utility_of_rows(utility, names if classes is None else classes, X, len(P)), samples)
+
+
+def _sorted(states: list[Any]) -> bool:
+    """Whether states are in the order that a classifier has, as they are or as the numbers that they read as."""
+    try:
+        return states == sorted(states) or states == sorted(states, key=float)
+    except (TypeError, ValueError):
+        return False
 
 
 def _probabilities(given: Any, samples: np.ndarray | None) -> tuple[np.ndarray, list[Any] | None]:

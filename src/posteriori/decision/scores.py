@@ -205,7 +205,7 @@ def calibration_error(
     classes : sequence of K labels, optional
     sample_weight : array (n,), optional
     n_bootstrap : int
-        Resamples of the rows for the interval; without any both its ends are the corrected error.
+        Resamples of the rows for the interval, such as 200; without any both its ends are NaN.
     level : float
         The level of the interval.
     random_state : int
@@ -214,7 +214,7 @@ def calibration_error(
     -------
     CalibrationError
         `error` as it comes; `corrected`, the error of bins with distances in the same proportions that would be
-        expected to show it together with their sampling noise; `lower`, `upper`.
+        expected to show it together with their sampling noise; `lower`, `upper`, NaN if there is no interval.
     """
     if kind not in ("top", "class"):
         raise ValueError(f"kind={kind!r} is unknown: use 'top' or 'class'.")
@@ -239,7 +239,7 @@ def calibration_error(
 
     plain, corrected = both(slice(None))
     if not n_bootstrap:
-        return CalibrationError(plain, corrected, corrected, corrected)
+        return CalibrationError(plain, corrected, np.nan, np.nan)
     rng = np.random.default_rng(random_state)
     again = [both(rng.integers(0, len(codes), len(codes)))[1] for _ in range(n_bootstrap)]
     # resampled rows show the noise of the rows as well as their own: taken about the estimate, not about their mean

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.spatial import KDTree
 
 from posteriori.gp.calibration import LeftOutLatents, left_out_score, left_out_spread, refined
 from posteriori.gp.coupled import LatentMoments, SiteParameters, Solved, row_sites
@@ -118,7 +119,7 @@ class FittedMixture:
     best: FittedRows
     members: tuple[FittedRows, ...]
     averaged: bool
-    """Whether probabilities are averages over all members, as intervals are, or those of the best one."""
+    """Whether probabilities are averages over all members, as intervals are, or near rows of the fit the best one's."""
 
     needs_jax = False
 
@@ -162,8 +163,37 @@ class FittedMixture:
         return np.concatenate(means), np.concatenate(variances)
 
     def predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances (S, K, n) of the latents that probabilities are computed from."""
-        return self.latents(X) if self.averaged else self.best.latents(X)
+        """Means and variances (S, K, n) of the latents that probabilities are computed from.
+
+        Left-out rows have judged the best member for rows that are about as near to others. Farther away members
+        disagree about how rules go on, and nothing has judged them: each member's latents slide from the best one's to
+        its own.
+        """
+        if self.averaged:
+            return self.latents(X)
+        best, beyond = self.best.latents(X), self._beyond(X)
+        if not beyond.any():
+            return best
+        mean, variance = ((1.0 - beyond) * b + beyond * own for b, own in zip(best, self.latents(X), strict=True))
+        return mean, variance
+
+    def _beyond(self, X: np.ndarray) -> np.ndarray:
+        """0 for rows as near to those of the fit as these are to each other, 1 from twice that distance on, (n,)."""
+        distance, _ = self._tree.query(X)
+        return np.clip(distance / self._widest_gap - 1.0, 0.0, 1.0)
+
+    @cached_property
+    def _tree(self) -> KDTree:
+        return KDTree(self.inducing)
+
+    @cached_property
+    def _widest_gap(self) -> float:
+        """The largest distance of a row of the fit from its nearest other."""
+        rows = self.inducing
+        return float(self._tree.query(rows, k=2)[0][:, 1].max()) if len(rows) > 1 else np.inf
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_tree", "_widest_gap")}
 
     def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means (n, K) and covariances (n, K, K) of the latent functions: within members, and between them."""

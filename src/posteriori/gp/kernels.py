@@ -36,6 +36,7 @@ __all__ = [
     "Polynomial",
     "Product",
     "RationalQuadratic",
+    "ScaledKernel",
     "Sum",
 ]
 
@@ -209,8 +210,33 @@ class _Blocks(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Scaled(Kernel):
-    """A kernel of inputs divided by lengthscales."""
+class ScaledKernel(Kernel):
+    """The base of kernels of features divided by lengthscales: it learns these, and has all members but two.
+
+    A kernel of your own derives from it and defines `gram` and `diagonal`, from rows divided by their lengthscales
+    (`scaled`); and `slopes`, if NumPy is to learn its lengthscales and not JAX (`slopes_by_distances`).
+
+    Parameters
+    ----------
+    lengthscale, ard, fixed, blocks
+        As for `RBF`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from posteriori.kernels import ScaledKernel
+    >>> from posteriori.maths.covariance_functions import squared_distances
+    >>> class Cauchy(ScaledKernel):
+    ...     def gram(self, free, X, Z):
+    ...         return 1 / (1 + 0.5 * squared_distances(self.scaled(free, X), self.scaled(free, Z)))
+    ...
+    ...     def diagonal(self, free, X):
+    ...         return np.ones(len(X))
+    >>> kernel, X = Cauchy(2.0), np.array([[0.0], [2.0]])
+    >>> kernel.gram(kernel.start(1, 1.0), X, X).round(3)
+    array([[1.   , 0.667],
+           [0.667, 1.   ]])
+    """
 
     lengthscale: float | Sequence[float] | None = None
     ard: bool = True
@@ -316,6 +342,19 @@ class _Scaled(Kernel):
         xp = X.__array_namespace__()
         return X / (xp.exp(free["log_lengthscale"]) * xp.asarray(self._proportions()))
 
+    def slopes_by_distances(self, free: Free, X: np.ndarray, by_d2: np.ndarray) -> tuple[Free, np.ndarray]:
+        """`slopes`, from derivatives by the squared distances of scaled rows.
+
+        Parameters
+        ----------
+        free : dict of str to ndarray
+        X : ndarray (n, D)
+        by_d2 : ndarray (n, n)
+            Those of a function of the Gram matrix by d^2: by_gram * dk / d(d^2).
+        """
+        Z = self.scaled(free, X)
+        return self._unscaled_slopes(free, Z, 4.0 * (by_d2.sum(axis=1)[:, None] * Z - by_d2 @ Z))
+
     def _unscaled_slopes(self, free: Free, Z: np.ndarray, by_Z: np.ndarray) -> tuple[Free, np.ndarray]:
         """Derivatives by the log-lengthscales and by X, from those by Z = X / lengthscales."""
         by_log = -(by_Z * Z).sum(axis=0)
@@ -324,7 +363,7 @@ class _Scaled(Kernel):
 
 
 @dataclass(eq=False)
-class RBF(_Scaled):
+class RBF(ScaledKernel):
     r"""The squared-exponential kernel exp(-1/2 sum_d (x_d - z_d)^2 / l_d^2): smooth functions.
 
     Parameters
@@ -356,11 +395,11 @@ class RBF(_Scaled):
 
     def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
         Z = self.scaled(free, X)
-        return self._unscaled_slopes(free, Z, _by_distances(Z, by_gram * maths.rbf(Z, Z) * -0.5))
+        return self.slopes_by_distances(free, X, by_gram * maths.rbf(Z, Z) * -0.5)
 
 
 @dataclass(eq=False)
-class RationalQuadratic(_Scaled):
+class RationalQuadratic(ScaledKernel):
     r"""The kernel (1 + d^2 / (2 a))^{-a}, d^2 = sum_d (x_d - z_d)^2 / l_d^2: an average of RBF kernels of many lengths.
 
     The smaller the shape a, the more these differ: functions may change fast between near rows, and yet be alike at far
@@ -405,7 +444,7 @@ class RationalQuadratic(_Scaled):
     def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
         Z = self.scaled(free, X)
         by_d2, by_log_shape = maths.rational_quadratic_slopes(Z, self._held_shape(free, np))
-        by_free, by_X = self._unscaled_slopes(free, Z, _by_distances(Z, by_gram * by_d2))
+        by_free, by_X = self.slopes_by_distances(free, X, by_gram * by_d2)
         held = not _LOG_SHAPES[0] < free["log_shape"] < _LOG_SHAPES[1]
         return {**by_free, "log_shape": np.float64(0.0 if held else np.vdot(by_gram, by_log_shape))}, by_X
 
@@ -433,7 +472,7 @@ class RationalQuadratic(_Scaled):
 
 
 @dataclass(eq=False)
-class Matern(_Scaled):
+class Matern(ScaledKernel):
     """The Matern kernel of order 1/2, 3/2 or 5/2: functions that can be differentiated 0, 1 or 2 times.
 
     Parameters
@@ -461,7 +500,7 @@ class Matern(_Scaled):
 
     def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
         Z = self.scaled(free, X)
-        return self._unscaled_slopes(free, Z, _by_distances(Z, by_gram * maths.matern_slope(Z, self.order)))
+        return self.slopes_by_distances(free, X, by_gram * maths.matern_slope(Z, self.order))
 
     def validate(self) -> None:
         super().validate()
@@ -470,7 +509,7 @@ class Matern(_Scaled):
 
 
 @dataclass(eq=False)
-class _Fading(_Scaled):
+class _Fading(ScaledKernel):
     """A kernel of inner products, sum_d x_d z_d / l_d^2 to some power, that may fade far from the centre."""
 
     ard: bool = False
@@ -567,7 +606,7 @@ class Polynomial(_Fading):
 
 
 @dataclass(eq=False)
-class ARD(_Scaled):
+class ARD(ScaledKernel):
     """A kernel of features divided by lengthscales, one for each feature, that all its parts share.
 
     Parameters
@@ -794,11 +833,6 @@ class Product(_Pair):
         of_left, by_X = self.left.slopes(free["left"], X, by_gram * self.right.gram(free["right"], X, X))
         of_right, also_by_X = self.right.slopes(free["right"], X, by_gram * self.left.gram(free["left"], X, X))
         return {"left": of_left, "right": of_right}, by_X + also_by_X
-
-
-def _by_distances(Z: np.ndarray, by_d2: np.ndarray) -> np.ndarray:
-    """Derivatives by the rows of Z (n, D), from symmetric derivatives by their squared distances (n, n)."""
-    return 4.0 * (by_d2.sum(axis=1)[:, None] * Z - by_d2 @ Z)
 
 
 def _as_kernel(value: Any) -> Kernel:

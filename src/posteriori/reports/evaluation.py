@@ -252,13 +252,12 @@ def score_probabilities(
     surprise = -np.log(np.maximum(P[np.arange(n), codes], 1e-300))
     resamples = _BOOTSTRAP if 1 < n <= _BOOTSTRAP_ROWS else 0
     calibration = calibration_error(codes, P, classes=np.arange(K), sample_weight=sample_weight, n_bootstrap=resamples)
-    ends = (calibration.lower, calibration.upper) if resamples else (np.nan, np.nan)
     effective = weights.sum() ** 2 / (weights**2).sum()
     scores = {
         "accuracy": proportion(float(weights @ (best == codes) / weights.sum()), effective),
         "log_loss": mean_score(surprise, weights),
         "brier": mean_score(((P - hits) ** 2).sum(axis=1), weights),
-        "calibration_error": Score(calibration.corrected, *ends),
+        "calibration_error": Score(calibration.corrected, calibration.lower, calibration.upper),
         "log_loss_of_frequencies": mean_score(-np.log(np.maximum(shares, 1e-300))[codes], weights),
     }
     unweighted = sample_weight is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -13,10 +14,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from posteriori.callbacks import WatchedFit, watched
+from posteriori.callbacks import CALLER_OF_FIT, WatchedFit, watched
 from posteriori.decision.inference_data import Draws, ObservedRows, inference_data, require_arviz
 from posteriori.decision.replication import PosteriorCheck, check_labels, labels_rng
 from posteriori.decision.uncertainty import Uncertainty
+from posteriori.exceptions import WeightWarning
 from posteriori.left_out.leaving import ByFormula, LeftOutMixin
 from posteriori.left_out.rows import FitRows, RowsReference
 from posteriori.parameters import numbers_by_class, require_choice, require_count, require_level, seed_from
@@ -53,6 +55,8 @@ __all__ = ["BayesianSoftmaxRegression"]
 
 _LARGEST, _FAR = 1e308, 1e100
 """Values are clipped to the first; rows that overflow are moved to within the second of the origin."""
+_MANY_TIMES = 5.0
+"""The mean weight from which on weights that are not whole are hardly meant as numbers of rows."""
 
 
 class BayesianSoftmaxRegression(
@@ -187,10 +191,18 @@ class BayesianSoftmaxRegression(
         X : table (pandas, polars, Arrow), array or scipy.sparse matrix, (n, D)
         y : array-like (n,) of labels, (n, K) of probabilities or counts, or the name of a column of X
         sample_weight : array-like (n,), number, or the name of a column of X, optional
+            How many rows each row stands for: weight 2 is the same as the row twice, and makes the posterior narrower.
+            Weights of a survey, which say how many people a row stands for, are no such numbers: divide them by their
+            mean first.
 
         Returns
         -------
         self
+
+        Warns
+        -----
+        WeightWarning
+            If weights sum to more than five times the number of rows, and are not whole numbers as counts are.
         """
         settings = bayesian_settings(self)
         noisy = self.label_noise is not None and self.label_noise != 0
@@ -201,6 +213,8 @@ class BayesianSoftmaxRegression(
             require_single_labels(target)
         if target.weights is not None and not target.weights.any():
             raise ValueError("All sample weights are zero: at least one must be positive.")
+        if sample_weight is not None and target.probs is None and target.weights is not None:
+            _warn_of_weights(target.weights)
         settings = settings.for_columns(features.names, (len(target.classes), features.n_features))
         rule, threads = settings.prior.coordinate_rule(settings.fit_intercept), usable_threads(self.n_jobs)
 
@@ -420,7 +434,8 @@ class BayesianSoftmaxRegression(
         """Today's posterior as tomorrow's prior: its mean and full precision, in the units of the data.
 
         Under a prior that leaves what all classes share undetermined ("flat", "jeffreys") that gets the precision of
-        an average contrast: nothing that can be observed depends on it.
+        an average contrast: nothing that can be observed depends on it. A class that does not occur tomorrow is to be
+        declared, `classes=model.classes_`. Where columns have names, a fit to columns in another order is refused.
         """
         if check_fitted(self).solution_.status is Status.SEPARATED:
             raise ValueError(
@@ -440,7 +455,9 @@ class BayesianSoftmaxRegression(
                 "as_prior() needs a precision in the units of the data, and for some column that is beyond the range "
                 "of numbers: divide the column by its size before the fit."
             )
-        return GaussianPrior(mean=self.fitted_.mean(self.n_features_in_), precision=precision)
+        names = getattr(self, "feature_names_in_", None)
+        columns = None if names is None else tuple(names.tolist())
+        return GaussianPrior(mean=self.fitted_.mean(self.n_features_in_), precision=precision, columns=columns)
 
     def __str__(self) -> str:
         return summary_tables.as_text(self) if hasattr(self, "solution_") else repr(self)
@@ -479,6 +496,18 @@ class BayesianSoftmaxRegression(
         shift, scale = self.fitted_.coordinates.shift, self.fitted_.coordinates.scale
         threads = usable_threads(self.n_jobs)
         return features.blocks(None, n_out, shift=shift, scale=scale, n_threads=threads, finite=True)
+
+
+def _warn_of_weights(weights: np.ndarray) -> None:
+    """Warn of weights that sum to far more than the rows, and are no counts."""
+    total, n = float(weights.sum()), int(np.count_nonzero(weights))
+    if total > _MANY_TIMES * n and (weights != np.floor(weights)).any():
+        warnings.warn(
+            f"sample_weight counts rows, and sums to {total:,.6g} for {n:,} rows: the posterior is as narrow as if "
+            "so many rows had been observed. Divide weights of a survey by their mean.",
+            WeightWarning,
+            stacklevel=CALLER_OF_FIT,
+        )
 
 
 def check_fitted(model: BayesianSoftmaxRegression) -> BayesianSoftmaxRegression:

@@ -230,15 +230,17 @@ class SeparatedClasses:
     empty: tuple[int, ...] = ()
     """Indices of the classes that no row has."""
 
-    def sentence(self, classes: np.ndarray, names: list[str] | None, prior: str = "a prior (alpha > 0)") -> str:
-        """A sentence for the user: which classes are separated, and what can be done, with such a prior for one."""
+    def sentence(self, classes: np.ndarray, names: list[str] | None, prior: str | None = None) -> str:
+        """A sentence for the user: which classes are separated, and what to do; `prior` says which prior would help."""
         if self.empty:
             which = first_names(classes[list(self.empty)].tolist())
+            prior = prior or "a prior on the intercepts too (alpha > 0 and penalize_intercept=True)"
             return (
                 f"No row is of class {which}, so the likelihood has no maximum: it grows as such a class becomes less "
                 f"probable. The coefficients returned are where the iteration stopped. Use {prior}, or leave the class "
                 "out of classes."
             )
+        prior = prior or "a prior (alpha > 0)"
         i, j = self.pairs[0] if self.pairs else (0, 1)
         contrast = self.direction[i, : self.spread.size] - self.direction[j, : self.spread.size]
         strength = np.abs(contrast * self.spread)

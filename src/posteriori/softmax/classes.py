@@ -142,6 +142,7 @@ class ClassFamily:
 
     def __init__(self, objective: SoftmaxObjective, n_nodes: int = 64) -> None:
         self.objective = objective
+        self.total_weight = objective.observed.total_weight
         K = len(objective.moments)
         self.nodes = normal_nodes(K, n_nodes)
         self.R = np.stack([objective.prior.matrix(e[:, None]) for e in np.eye(K)])  # (K, D', D')

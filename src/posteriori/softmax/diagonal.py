@@ -56,6 +56,7 @@ class DiagonalFamily:
     def __init__(self, objective: SoftmaxObjective, n_nodes: int = 64) -> None:
         self.objective, self.nodes = objective, normal_nodes(len(objective.moments), n_nodes)
         self.centre, self.R = None, objective.precision
+        self.total_weight = objective.observed.total_weight
         if isinstance(objective.prior, DiagonalPrecision):
             self.centre, self.R = objective.prior.centre, objective.prior.values
 

@@ -178,7 +178,9 @@ class Evidence:
                 [-posterior.solve(self._pulled(theta, a_g, m)) for a_g, m in zip(a, members, strict=True)]
             )
         suggestion = np.log(np.maximum(gamma, 1e-3) / np.maximum(squares, 1e-300))
-        up, down = np.maximum(gamma + trace, 1e-3 * np.maximum(gamma, 1e-3)), np.maximum(a * squares, 1e-300)
+        # both stay positive and keep their difference: what is lacking above the line is added below it
+        up = np.maximum(gamma + trace, 1e-3 * np.maximum(gamma, 1e-3))
+        down = np.maximum(a * squares + (up - gamma - trace), 1e-300)
         slope, log_prior = np.zeros(u.size), 0.0
         if self.hyperprior is not None:
             slope[0], log_prior = self.hyperprior.slope(u[0]), self.hyperprior.log_density(u[0])

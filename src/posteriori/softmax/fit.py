@@ -301,8 +301,7 @@ def warn_about(solution: BayesianSolution, n_draws: int, classes: np.ndarray, na
         )
     if solution.approximation_converged is False:
         warnings.warn(
-            "The variational posterior has not converged: compare solution_.bound with "
-            "log_evidence_, or use a stronger prior.",
+            _unsettled(solution),
             ApproximationWarning,
             stacklevel=CALLER_OF_FIT,
         )
@@ -313,3 +312,15 @@ def warn_about(solution: BayesianSolution, n_draws: int, classes: np.ndarray, na
             ApproximationWarning,
             stacklevel=CALLER_OF_FIT,
         )
+
+
+def _unsettled(solution: BayesianSolution) -> str:
+    """What a variational posterior that has not converged means, and what helps."""
+    matter = "Intervals" if solution.predictive == "plugin" else "Probabilities and intervals"
+    chosen = solution.evidence_converged is not None or bool(solution.strength_path)
+    stronger = "a stronger prior" + (", such as GaussianPrior(precision=4 * model.prior_.precision)" if chosen else "")
+    return (
+        "The variational posterior was still changing when its steps ended. "
+        f"{matter} may be off: compare them with approximation='importance', whose solution_.k_hat tells whether "
+        f"it can be trusted, or use {stronger}."
+    )

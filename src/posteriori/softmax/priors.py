@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from posteriori.parameters import Parameters, finite_numbers, is_number, require_flag, require_spd
+from posteriori.parameters import Parameters, finite_numbers, first_names, is_number, require_flag, require_spd
 from posteriori.softmax.column_blocks import ColumnBlocks, column_blocks
 from posteriori.softmax.coordinates import CoordinateRule, Coordinates, StepUnits
 from posteriori.softmax.likelihood import LinearLikelihood
@@ -147,6 +147,9 @@ class GaussianPrior(Parameters):
     blocks : sequence of D labels, dict from label to columns, or None, default None
         Columns of one label share a precision. A dict has the columns by their names or their numbers, counted from 0;
         `TableEncoder.get_feature_blocks_out()` has the labels of encoded columns.
+    columns : sequence of D names or None, default None
+        The columns that arrays are stated for, in order, as `as_prior()` knows them: a fit to a table that has others,
+        or the same in another order, is refused.
 
     Examples
     --------
@@ -159,12 +162,19 @@ class GaussianPrior(Parameters):
     intercept_precision: Any = None
     autoscale: bool = False
     blocks: Any = None
+    columns: Any = field(default=None, repr=False)
 
     proper: ClassVar[bool] = True
     note: ClassVar[str] = ""
 
     def for_columns(self, names: list[str] | None, shape: tuple[int, int]) -> GaussianPrior:
         """The prior with one precision for each of K D weights, if it is stated for blocks of columns."""
+        if self.columns is not None and names is not None and list(self.columns) != list(names):
+            same = "the same in another order" if set(self.columns) == set(names) else "others"
+            raise ValueError(
+                f"The prior is stated for the columns {first_names(self.columns, 5)}, and X has {same}: "
+                f"{first_names(names, 5)}. Select them by name in the order of the prior."
+            )
         if self.blocks is None:
             return self
         blocks = column_blocks(self.blocks, names, shape[1])
@@ -181,8 +191,15 @@ class GaussianPrior(Parameters):
         given = finite_numbers("mean", self.mean)
         widths = (D, D + 1) if has_intercept else (D,)
         if given.ndim != 0 and (given.ndim != 2 or given.shape[0] != K or given.shape[1] not in widths):
+            advice = ""
+            if given.ndim == 2 and given.shape[1] in widths:
+                advice = (
+                    f" It is stated for {len(given)} classes, and y has {K}: where some do not occur, declare them "
+                    "all, as classes=model.classes_ of the model whose posterior it is."
+                )
             raise ValueError(
                 f"The prior's mean has shape {given.shape}: a number or an array {_shapes(K, widths)} is needed."
+                f"{advice}"
             )
         theta = np.zeros((K, D + has_intercept))
         theta[:, : D if given.ndim == 0 else given.shape[1]] = given

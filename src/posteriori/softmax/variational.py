@@ -32,6 +32,8 @@ _SHORTEST = 0.02
 """Share of a full step; when one this short still loses, the errors of the averages are all that is left."""
 _GROWTH = 1.2
 """The factor by which the share grows after a step that gained."""
+_NEAR = 5e-3
+"""Nats a row that a full step may still change the bound by where steps have become too short to gain."""
 
 
 class Averages(NamedTuple):
@@ -47,6 +49,10 @@ class Family(Protocol):
 
     Curvature is that of the likelihood, in the form in which the structure keeps it.
     """
+
+    @property
+    def total_weight(self) -> float:
+        """The sum of the weights of the rows."""
 
     def gaussian(self, mean: np.ndarray, curvature: np.ndarray) -> Any:
         """N(mean, (curvature + R)^{-1})."""
@@ -76,6 +82,7 @@ class Variational:
     curvature : ndarray
         E[H_lik] over the source.
     converged : bool
+        Whether steps have settled, or ended where a full one would change the bound by thousandths of a nat a row.
     n_iter : int
         Passes with averages, before the one that may judge the last step.
     full_step : Variational or None
@@ -124,7 +131,7 @@ def climb(
         made_of, posterior = near.curvature, family.gaussian(near.posterior.mean, near.curvature)
     now = family.averages(posterior)
     bound = _bound(family, posterior, now)
-    rho, idle, n_iter = _FIRST, 0, 2
+    rho, idle, n_iter, rate = _FIRST, 0, 2, np.inf
     while n_iter < max_iter and idle < 2 and rho > _SHORTEST:
         tol = _slack(bound)
         proposed_of = (1.0 - rho) * made_of + rho * now.curvature
@@ -132,14 +139,16 @@ def climb(
         found = family.averages(proposed)
         n_iter += 1
         gain = _bound(family, proposed, found) - bound
+        rate = abs(gain) / rho
         # little gained: the end, or a step that overshot by as much as it gained; a shorter one will tell
-        idle = idle + 1 if abs(gain) <= rho * tol else 0
+        idle = idle + 1 if rate <= tol else 0
         rho = min(1.0, _GROWTH * rho) if gain > rho * tol else 0.5 * rho
         if gain >= -tol:
             made_of, posterior, now, bound = proposed_of, proposed, found, bound + gain
     # the precision that goes with the averages exactly: each row's share in it is then known
     exact = family.gaussian(posterior.mean, now.curvature)
-    end = Variational(exact, bound, posterior, now.curvature, idle == 2, n_iter)
+    converged = idle == 2 or rate <= _NEAR * family.total_weight
+    end = Variational(exact, bound, posterior, now.curvature, converged, n_iter)
     if idle < 2 or rho < 0.2:  # full steps have not been seen to settle: this one may lead astray
         after = _bound(family, exact, family.averages(exact))
         if not after >= bound - _slack(bound):
@@ -169,6 +178,7 @@ class FullFamily:
 
     def __init__(self, problem: PosteriorProblem, n_nodes: int) -> None:
         self.problem, self.basis = problem, contrasts(problem.shape[0])
+        self.total_weight = problem.row_moments.total_weight
         self.nodes = normal_nodes(self.basis.shape[1], n_nodes)
         self.R = problem.prior.of_contrasts(self.basis).precision
         self.log_det_R = float(np.linalg.slogdet(self.R)[1])
