@@ -3,6 +3,7 @@
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from tests.slow import quick_first
 
 from posteriori.rows import memory, products
 from posteriori.rows.blocks import Sums
+from posteriori.rows.matrices import NamedMatrix, read_matrix
 from posteriori.rows.memory import InOrder, MemoryBlocks
 from posteriori.softmax import kernels
 
@@ -274,3 +276,15 @@ def test_a_sample_of_rows_without_weight_keeps_the_total():
     c[0] = 6.0
     sample = MemoryBlocks(np.zeros((1000, 1)), np.zeros(1000, int), c, 2).sample(4, np.random.default_rng(0))
     assert sample.c.tolist() == [1.5] * 4
+
+
+def test_a_matrix_with_names_is_read_as_a_table_of_them():
+    X, *_ = data()
+    names = [f"column {d}" for d in range(X.shape[1])]
+    named, table = NamedMatrix(X, names), pd.DataFrame(X, columns=names)
+    for drop in ([], names[1:3], ["absent"]):
+        matrix, kept = read_matrix(named, drop=drop)
+        expected, expected_names = read_matrix(table, drop=drop)
+        np.testing.assert_array_equal(matrix, expected)
+        assert kept == expected_names
+    assert read_matrix(named)[0] is X  # nothing is copied

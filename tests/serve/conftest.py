@@ -95,11 +95,16 @@ class Process:
 
 
 @contextmanager
-def serving(*arguments: str, timeout: float = 60.0) -> Iterator[Process]:
-    """A server on a free port; it is ended when the block ends, if it has not ended before."""
+def serving(*arguments: str, timeout: float = 60.0, own_group: bool = False, ready: bool = True) -> Iterator[Process]:
+    """A server on a free port; it is ended when the block ends, if it has not ended before.
+
+    `own_group` keeps signals to its group from this process; `ready` is whether to wait until it answers.
+    """
     command = [sys.executable, "-m", "posteriori", "serve", "--port", "0", *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=own_group
+    ) as process:
         assert process.stderr is not None
         timer = threading.Timer(timeout, process.kill)
         timer.start()
@@ -115,7 +120,8 @@ def serving(*arguments: str, timeout: float = 60.0) -> Iterator[Process]:
         reader = threading.Thread(target=served.lines.extend, args=(process.stderr,), daemon=True)
         reader.start()
         try:
-            httpx.Client(transport=httpx.HTTPTransport(retries=20), timeout=30).get(f"{served.url}/v2/health/live")
+            if ready:
+                httpx.Client(transport=httpx.HTTPTransport(retries=20), timeout=30).get(f"{served.url}/v2/health/live")
             yield served
         finally:
             timer.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,6 +60,7 @@ class TestWho:
             ({"origin": "https://evil.example"}, 403),
             ({"origin": "http://localhost:81"}, 403),
             ({"origin": "null"}, 403),
+            ({"origin": "http://[bad"}, 403),
             ({"sec-fetch-site": "cross-site"}, 403),
             ({"sec-fetch-site": "same-site"}, 403),
             ({"sec-fetch-site": "same-origin"}, 200),
@@ -110,6 +112,29 @@ class TestWho:
         with pytest.raises(Exception, match="A token is needed"):
             Access(token=TOKEN).require_token({b"authorization": b"Bearer guess"})
         assert compared == [(b"guess", TOKEN.encode())]
+
+    def test_a_header_that_decides_is_there_once(self, client: Client) -> None:
+        for name, value in (("host", "localhost"), ("origin", "http://localhost"), ("authorization", "Bearer x")):
+            twice = [("host", "localhost")] * (name != "host") + [(name, value)] * 2
+            reply = client.post("/predict", json=[GOOD], headers=twice)
+            assert (reply.status_code, name in reply.json()["error"].lower()) == (400, True)
+
+    def test_answers_are_not_kept_by_caches(self, client: Client) -> None:
+        for reply in (client.post("/predict", json=[GOOD]), client.get("/models"), client.get("/nothing")):
+            assert reply.headers["cache-control"] == "no-store"
+        assert client.get("/").headers["cache-control"] == "no-cache"  # the page has a tag, and holds nothing
+
+    def test_another_protocol_is_refused_in_words(self, client: Client) -> None:
+        headers = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c"}  # Java's client, unless it is told
+        reply = client.post("/predict", json=[GOOD], headers=headers)
+        assert (reply.status_code, reply.headers["connection"]) == (400, "close")
+        assert "'h2c'" in reply.json()["error"]
+
+    def test_a_refusal_is_short(self, client: Client) -> None:
+        reply = client.post("/predict", json=[{"k" * 100_000: 1}])
+        assert reply.status_code == 400
+        assert reply.json()["column"].startswith("kkk")
+        assert len(reply.content) < 4_000
 
     def test_every_answer_is_safe_to_show(self, client: Client) -> None:
         for reply in (client.get("/models"), client.get("/nothing"), client.post("/predict", content=b"{")):
@@ -164,6 +189,25 @@ class TestHowMuch:
         slow = client_of(application).post("/predict", json=[GOOD] * 300)
         assert slow.status_code == 504
         assert "No answer was found in 0.2 seconds" in slow.json()["error"]
+
+    def test_large_bodies_that_do_not_come_leave_room_for_small_ones(self, model: Any) -> None:
+        application = app(model, limits=Limits(body_seconds=3.0))
+
+        async def idle() -> Any:
+            yield b" "
+            await asyncio.sleep(2)
+
+        def ask(content: Any) -> float:
+            start = time.perf_counter()
+            client_of(application).post("/predict", content=content)
+            return time.perf_counter() - start
+
+        with ThreadPoolExecutor(6) as threads:
+            slow = [threads.submit(ask, idle()) for _ in range(5)]
+            time.sleep(0.5)
+            assert ask(b"{}") < 1.0
+            assert all(one.result() >= 2.0 for one in slow)
+        assert application.guard.room.free == Limits().waiting_bytes
 
     def test_bodies_wait_for_room(self) -> None:
         async def main() -> list[str]:
@@ -256,6 +300,16 @@ class TestNotes:
         assert 'posteriori_requests_total{route="/predict",status="200"} 2' in text
         assert 'posteriori_request_seconds_bucket{route="/predict",le="0.002"} 0' in text
         assert 'posteriori_request_seconds_bucket{route="/predict",le="0.005"} 2' in text
+
+    def test_a_folder_that_is_gone_disturbs_nobody(self, model: Any, tmp_path: Path) -> None:
+        folder = tmp_path / "private"
+        folder.mkdir()
+        ask = client_of(app({"birds": model}, folder=folder))
+        assert ask.post("/predict", json=[GOOD]).status_code == 200
+        shutil.rmtree(folder)  # as those do that clean up /tmp
+        time.sleep(1.1)
+        assert ask.post("/predict", json=[GOOD]).status_code == 200
+        assert 'posteriori_rows_total{model="birds"} 2' in ask.get("/metrics").text
 
     def test_names_of_classes_are_escaped(self) -> None:
         from posteriori.serve.metrics import Metrics

@@ -11,14 +11,18 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.serve.asgi import Client, client_of, run
 
 import posteriori as po
 from posteriori.serve import Limits, app
-from posteriori.serve.answers import ANSWERS
+from posteriori.serve.answers import ANSWERS, Asked
+from posteriori.serve.arrow_sizes import decoded_bytes, unpacked_size
 from posteriori.serve.bodies import ARROW, CSV, PARQUET
+from posteriori.serve.rows import of_records
+from posteriori.serve.served_model import served
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -32,6 +36,35 @@ def plain(utility: po.Utility) -> dict[str, Any]:
 
 class TestAnswers:
     """Values of every answer."""
+
+    @pytest.mark.parametrize(
+        "classifier",
+        [
+            po.SoftmaxRegression(),
+            po.BayesianSoftmaxRegression(),
+            po.GaussianClassifier(),
+            po.ForestClassifier(n_trees=5, random_state=0),
+            po.BoostingClassifier(max_rounds=5, random_state=0),
+            po.GPClassifier(random_state=0),
+            GaussianNB(),
+        ],
+        ids=lambda one: type(one).__name__,
+    )
+    def test_every_classifier_behind_a_table_encoder(self, classifier: Any, penguins: pd.DataFrame) -> None:
+        fitted = make_pipeline(po.TableEncoder(), classifier).fit(penguins.drop(columns="species"), penguins["species"])
+        known = served("birds", "1", fitted)
+        few = penguins.iloc[::40].drop(columns="species")
+        rows = of_records(orjson.loads(few.to_json(orient="records")), known.columns, known.ignored)
+        found = known.answer(rows, Asked(tuple(known.answers))).values
+        np.testing.assert_allclose(found["proba"], fitted.predict_proba(few), rtol=1e-12)
+        if "lower" in found:
+            lower, upper = fitted[-1].predict_interval(fitted[:-1].transform(few))
+            np.testing.assert_allclose(found["lower"], lower, rtol=1e-12)
+            np.testing.assert_allclose(found["upper"], upper, rtol=1e-12)
+        if "epistemic" in found:
+            np.testing.assert_array_equal(
+                found["epistemic"], fitted[-1].uncertainty(fitted[:-1].transform(few)).epistemic
+            )
 
     def test_probabilities_are_those_of_the_model(self, client: Client, model: Any, penguins: pd.DataFrame) -> None:
         said = client.post("/predict", json={"rows": records(penguins)}).json()
@@ -436,6 +469,83 @@ class TestRefusals:
             assert reply.status_code == 413
             assert "21 columns" in reply.json()["error"]
 
+    @pytest.mark.parametrize("kind", [PARQUET, ARROW])
+    @pytest.mark.parametrize("address", ["/predict", "/page/tables?new_columns=leave"])
+    def test_a_dictionary_whose_values_written_out_are_huge(self, client: Client, kind: str, address: str) -> None:
+        n = 100_000
+        texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8)), pa.array(["x" * 100_000]))
+        table = pa.table({name: texts if name == "island" else pa.array([value] * n) for name, value in GOOD.items()})
+        packed = io.BytesIO()
+        if kind == PARQUET:
+            parquet.write_table(table, packed, store_schema=False)
+        else:
+            with pa.ipc.new_stream(packed, table.schema) as stream:
+                stream.write_table(table)
+        assert len(packed.getvalue()) < 8_000_000  # and 10 GB written out
+        reply = client.post(address, content=packed.getvalue(), headers={"content-type": kind})
+        assert (reply.status_code, "unpacks to more" in reply.json()["error"]) == (413, True)
+
+    def test_the_bytes_of_texts_written_out(self) -> None:
+        texts = ["a", None, "bcd", "a text of more than twelve characters"]
+        plain = pa.table({"a": pa.array(texts * 3), "b": pa.array(range(12))})
+        assert decoded_bytes(plain) == 0
+        for kind in (pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.large_string())):
+            coded = plain.set_column(0, "a", plain["a"].cast(kind))
+            assert decoded_bytes(coded) == 3 * sum(len(text or "") for text in texts)
+        views = pa.array(texts * 3, pa.string_view())
+        assert decoded_bytes(plain.set_column(0, "a", views)) == 3 * sum(len(text or "") for text in texts)
+        assert decoded_bytes(pa.table({"a": views.slice(2, 3)})) == 3 + len(texts[3] or "") + 1
+
+    @pytest.mark.parametrize("compression", ["zstd", "lz4"])
+    def test_an_arrow_stream_that_unpacks_to_much(self, client: Client, compression: str) -> None:
+        table = pa.table({"island": pa.array(["x" * 50_000_000])})
+        packed = io.BytesIO()
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        with pa.ipc.new_stream(packed, table.schema, options=options) as stream:
+            stream.write_table(table)
+        assert len(packed.getvalue()) < 1_000_000
+        before = pa.total_allocated_bytes()
+        reply = client.post("/predict", content=packed.getvalue(), headers={"content-type": ARROW})
+        assert reply.status_code == 413
+        assert pa.total_allocated_bytes() - before < 40_000_000
+
+    @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+    def test_the_size_of_a_stream_is_known_before_it_is_unpacked(self, compression: str | None) -> None:
+        texts = pa.array(["a", None, "bcd"] * 1000).dictionary_encode()
+        table = pa.table({"numbers": pa.array(np.arange(3000.0)), "texts": texts})
+        packed = io.BytesIO()
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        with pa.ipc.new_stream(packed, table.schema, options=options) as stream:
+            stream.write_table(table, max_chunksize=1000)
+        n_rows, n_bytes = unpacked_size(packed.getvalue())
+        assert n_rows == 3000
+        assert table.nbytes <= n_bytes <= table.nbytes + 2_000  # buffers are padded
+
+    @pytest.mark.parametrize("place", range(0, 400, 23))
+    def test_a_damaged_stream_is_refused(self, client: Client, place: int) -> None:
+        table = pa.table({name: [value] for name, value in GOOD.items()})
+        packed = io.BytesIO()
+        with pa.ipc.new_stream(packed, table.schema) as stream:
+            stream.write_table(table)
+        content = bytearray(packed.getvalue())
+        content[-place - 9] ^= 0xFF
+        reply = client.post("/predict", content=bytes(content), headers={"content-type": ARROW})
+        assert reply.status_code in (200, 400, 413)
+
+    @pytest.mark.parametrize("kind", [PARQUET, ARROW])
+    def test_values_that_hold_several(self, client: Client, kind: str) -> None:
+        table = pa.table({name: [[value]] if name == "sex" else [value] for name, value in GOOD.items()})
+        packed = io.BytesIO()
+        if kind == PARQUET:
+            parquet.write_table(table, packed)
+        else:
+            with pa.ipc.new_stream(packed, table.schema) as stream:
+                stream.write_table(table)
+        for address in ("/predict", "/page/tables"):
+            reply = client.post(address, content=packed.getvalue(), headers={"content-type": kind})
+            assert (reply.status_code, reply.json()["column"]) == (400, "sex")
+            assert "numbers, text, truth values or dates are needed" in reply.json()["error"]
+
     def test_a_parquet_file_that_unpacks_to_much(self, client: Client) -> None:
         table = pa.table({"island": pa.array(["x" * 10_000_000] * 20)})
         packed = io.BytesIO()
@@ -443,3 +553,8 @@ class TestRefusals:
         assert len(packed.getvalue()) < 1_000_000
         reply = client.post("/predict", content=packed.getvalue(), headers={"content-type": PARQUET})
         assert reply.status_code == 413
+
+
+def test_an_address_with_one_slash_too_many_is_not_redirected(client: Any) -> None:
+    reply = client.get("/models/")
+    assert (reply.status_code, reply.json()) == (404, {"error": "There is nothing at this address."})

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import threading
 import time
 from collections import Counter
@@ -111,6 +112,14 @@ class TestSignals:
 
     @pytest.mark.slow
     @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="the system has no SIGHUP")
+    def test_a_signal_before_it_serves_does_not_end_it(self, model_file: Path) -> None:
+        with serving(str(model_file), ready=False) as process:
+            process.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: any("startup complete" in line for line in process.lines))
+            assert process.get("/ping").status_code == 200
+
+    @pytest.mark.slow
+    @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="the system has no SIGHUP")
     def test_a_signal_loads_the_models_again(self, model: Any, penguins: Any, tmp_path: Path) -> None:
         path = tmp_path / "birds.model"
         po.save(model, path)
@@ -166,6 +175,35 @@ class TestWorkers:
             process.process.send_signal(signal.SIGTERM)
             assert process.process.wait(20) == 0
 
+    @pytest.mark.slow
+    @pytest.mark.skipif(sys.platform == "win32", reason="there are no groups of processes")
+    def test_ctrl_c_in_a_terminal_answers_what_has_begun(self, model_file: Path) -> None:
+        with serving(str(model_file), "--workers", "2", own_group=True) as process:
+            wait_for(lambda: sum("startup complete" in line for line in process.lines) == 2, 30)
+            with socket.create_connection(("127.0.0.1", process.port), 10) as client:
+                head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n"
+                client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + BODY[:10])
+                time.sleep(0.3)
+                os.killpg(process.process.pid, signal.SIGINT)  # as a terminal does
+                time.sleep(1)
+                client.sendall(BODY[10:])
+                assert client.recv(4000).startswith(b"HTTP/1.1 200 ")
+            assert process.process.wait(15) == 0
+        assert not any("Traceback" in line for line in process.lines)
+
+    @pytest.mark.slow
+    @pytest.mark.skipif(sys.platform == "win32", reason="nothing can be killed so")
+    def test_workers_end_with_their_supervisor(self, model_file: Path) -> None:
+        with serving(str(model_file), "--workers", "2") as process:
+            wait_for(lambda: sum("startup complete" in line for line in process.lines) == 2, 30)
+            process.process.kill()
+
+            def is_free() -> bool:
+                with socket.socket() as probe:
+                    return probe.connect_ex(("127.0.0.1", process.port)) != 0
+
+            wait_for(is_free)
+
 
 class TestBadClients:
     """Clients that send what no client should."""
@@ -214,6 +252,29 @@ class TestBadClients:
                 answer = b"HTTP/1.1 400 closed"
             assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
         assert server.get("/models").status_code == 200
+
+    @pytest.mark.parametrize("endless", [b"0\r\n" + b"X: a\r\n" * 10_000, b"5;" + b"a" * 100_000])
+    def test_what_goes_on_beside_a_body(self, server: Process, endless: bytes) -> None:
+        head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.settimeout(10)
+            try:
+                client.sendall(head + endless)
+                for _ in range(100):
+                    client.sendall(endless[-60_000:])
+                answer = client.recv(1000)
+            except (BrokenPipeError, ConnectionResetError):
+                answer = b""
+        assert not answer or answer.startswith(b"HTTP/1.1 400 ")
+
+    def test_trailers_say_nothing(self, server: Process) -> None:
+        head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.settimeout(5)
+            client.sendall(
+                head + b"%x\r\n%s\r\n0\r\nHost: evil.example\r\nContent-Type: x/y\r\n\r\n" % (len(BODY), BODY)
+            )
+            assert client.recv(4000).startswith(b"HTTP/1.1 200 ")
 
     @pytest.mark.parametrize(
         ("head", "words"),

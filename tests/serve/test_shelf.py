@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,8 @@ from tests.serve.test_plain import GOOD
 
 import posteriori as po
 from posteriori.serve import app
-from posteriori.serve.served_model import served
-from posteriori.serve.shelf import model_files
+from posteriori.serve.served_model import ServedModel, served
+from posteriori.serve.shelf import ModelFile, model_files
 
 
 def test_names_and_versions(tmp_path: Path, model: Any, penguins: pd.DataFrame) -> None:
@@ -102,6 +105,48 @@ class TestChanges:
         assert shelf.changed() == []  # it is not tried again until it changes
         text = ask.get("/metrics").text
         assert 'posteriori_reloads_total{model="birds",outcome="failed"} 1' in text
+
+    def test_the_version_that_is_asked_by_default_stays_so_when_another_one_changes(
+        self, tmp_path: Path, model: Any, penguins: pd.DataFrame
+    ) -> None:
+        path = tmp_path / "a.model"
+        po.save(make_pipeline(po.TableEncoder(), po.SoftmaxRegression(alpha=100.0)).fit(penguins, "species"), path)
+        po.save(model, tmp_path / "b.model")
+        shelf = app([f"birds={path}", f"birds@2={tmp_path}/b.model"]).desk.shelf
+        before = next(iter(shelf.models["birds"]))
+        po.save(make_pipeline(po.TableEncoder(), po.SoftmaxRegression(alpha=10.0)).fit(penguins, "species"), path)
+        shelf.reload(shelf.changed())
+        assert before not in shelf.models["birds"]
+        assert len(shelf.models["birds"]) == 2
+        assert shelf.get("birds").version == "2"
+
+    def test_files_that_are_loaded_at_the_same_time_all_take_their_places(
+        self, tmp_path: Path, model: Any, penguins: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        paths = [tmp_path / "a.model", tmp_path / "b.model"]
+        for path in paths:
+            po.save(model, path)
+        shelf = app(paths).desk.shelf
+        before = {name: shelf.get(name).version for name in "ab"}
+        new = make_pipeline(po.TableEncoder(), po.SoftmaxRegression(alpha=100.0)).fit(penguins, "species")
+        for path in paths:
+            po.save(new, path)
+        at_once = Counter[str]()
+        load = ModelFile.load
+
+        def slow(file: ModelFile, utility: po.Utility | None) -> ServedModel:
+            at_once["now"] += 1
+            at_once["most"] = max(at_once["most"], at_once["now"])
+            time.sleep(0.05)
+            found = load(file, utility)
+            at_once["now"] -= 1
+            return found
+
+        monkeypatch.setattr(ModelFile, "load", slow)
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(shelf.reload, [[file] for file in shelf.files]))
+        assert all(shelf.get(name).version != before[name] for name in "ab")
+        assert at_once["most"] == 1
 
     def test_a_file_that_is_gone_is_still_served(self, tmp_path: Path, model_file: Path) -> None:
         path = tmp_path / "birds.model"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import tempfile
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from posteriori.serve.desk import Desk, desk_of
 from posteriori.serve.errors import Refusal
 from posteriori.serve.guard import LOOPBACK, Access, Guard, Limits
 from posteriori.serve.metrics import Metrics
+from posteriori.serve.private_folder import private_folder
 from posteriori.serve.served_model import served
 from posteriori.serve.shelf import Shelf, model_files
 
@@ -76,7 +75,8 @@ def app(
     """
     limits = limits or Limits()
     shelf = _shelf(models, utility)
-    room = Path(tempfile.mkdtemp(prefix="posteriori-serve-") if folder is None else folder)
+    own = ExitStack()
+    room = own.enter_context(private_folder()) if folder is None else Path(folder)
     executor = ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1), thread_name_prefix="posteriori-serve")
     metrics = Metrics(None if folder is None else room)
     shelf.told = metrics.reload
@@ -98,7 +98,7 @@ def app(
 
     described = openapi.routes(token=token is not None)
     routes = (*plain.ROUTES, *inference.ROUTES, *scoring.ROUTES, *page.ROUTES, *described, *_ROUTES)
-    router = Router(routes, default=_not_found, lifespan=lifespan)
+    router = Router(routes, default=_not_found, lifespan=lifespan, redirect_slashes=False)
 
     async def inner(scope: Any, receive: Any, send: Any) -> None:
         scope["posteriori.desk"] = scope["app"] = desk
@@ -106,8 +106,7 @@ def app(
 
     access = Access(token, None if hosts is None else tuple(host.lower() for host in hosts), tuple(origins))
     application = Application(desk, Guard(inner, access, limits, metrics), routes, lifespan)
-    if folder is None:
-        weakref.finalize(application, shutil.rmtree, room, ignore_errors=True)
+    weakref.finalize(application, own.close)
     return application
 
 

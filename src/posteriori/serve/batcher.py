@@ -3,12 +3,13 @@
 One call of a model costs much, one more row in it little.
 
 What arrives while the event loop is busy is one batch. Answers are the same as alone, as a row's prediction does not
-depend on its batch; where a batch is refused, each of its requests is answered alone.
+depend on its batch; where a batch is refused, its halves are tried, down to the request that is wrong.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -46,7 +47,7 @@ class Batcher:
     executor: Executor
     _waiting: dict[tuple[int, Asked], tuple[ServedModel, Asked, list[_Waiting]]] = field(default_factory=dict)
     _pace: dict[tuple[int, tuple[str, ...]], float] = field(default_factory=dict)
-    """Seconds that a row took lately, by model and answers."""
+    """Seconds that a row took lately, by model and answers; as long as it is not known, predictions go to a thread."""
 
     async def answer(self, model: ServedModel, rows: SentRows, asked: Asked) -> Answers:
         """The answers to one request."""
@@ -71,7 +72,7 @@ class Batcher:
             return
         model, asked, waiting = found
         n_rows = sum(one.rows.n_rows for one in waiting)
-        if self._pace.get((key[0], asked.answers), 0.0) * n_rows <= _SHORT:
+        if self._pace.get((key[0], asked.answers), math.inf) * n_rows <= _SHORT:
             self._tell(waiting, self._predict(model, asked, [one.rows for one in waiting]))
             return
         loop = asyncio.get_running_loop()
@@ -84,18 +85,21 @@ class Batcher:
         try:
             together = model.answer(joined(several), asked)
         except Exception as error:  # the fault of one request must not be that of others
-            if len(several) == 1:
-                return [error]
-            return [one for rows in several for one in self._predict(model, asked, [rows])]
+            return [error] if len(several) == 1 else self._in_halves(model, asked, several)
         self._pace[id(model), asked.answers] = (time.perf_counter() - start) / together.n_rows
         if len(several) == 1:
             return [together]
         if together.warnings:  # which name rows and values: each request hears of its own alone
-            return [one for rows in several for one in self._predict(model, asked, [rows])]
+            return self._in_halves(model, asked, several)
         ends = [0]
         for rows in several:
             ends.append(ends[-1] + rows.n_rows)
         return [together.part(start, stop) for start, stop in pairwise(ends)]
+
+    def _in_halves(self, model: ServedModel, asked: Asked, several: list[SentRows]) -> list[Answers | Exception]:
+        """Answers to several requests, of which one or more must be answered alone."""
+        middle = len(several) // 2
+        return self._predict(model, asked, several[:middle]) + self._predict(model, asked, several[middle:])
 
     def _tell(self, waiting: list[_Waiting], found: list[Answers | Exception]) -> None:
         for one, answer in zip(waiting, found, strict=True):

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from posteriori.parameters import first_names
+from posteriori.serve.arrow_sizes import decoded_bytes, is_text, unpacked_size
 from posteriori.serve.errors import Refusal
 from posteriori.serve.rows import SentRows, of_table
 from posteriori.serve.served_model import ServedModel
@@ -30,8 +31,8 @@ _ALSO = {
     "text/plain": CSV,
 }
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\x00", b"PK\x03\x04")
-_MOST_BYTES_PER_CELL = 4_096
-"""Unpacked values of more bytes than this on average are refused: no column of a model needs them."""
+_MOST_BYTES_PER_CELL, _MOST_BYTES = 4_096, 1 << 30
+"""Unpacked values of more bytes than this on average, or altogether, are refused: no columns of a model need them."""
 
 
 @dataclass(frozen=True)
@@ -140,29 +141,46 @@ def _read_csv(body: bytes, model: ServedModel, bounds: Bounds) -> pa.Table:
 
 
 def _read_arrow(body: bytes, model: ServedModel, bounds: Bounds) -> pa.Table:
+    n_rows, n_bytes = unpacked_size(body)
     with pa.ipc.RecordBatchStreamReader(pa.BufferReader(body)) as reader:
-        bounds.require(0, len(reader.schema))
-        batches, n_rows = [], 0
-        for batch in reader:
-            n_rows += batch.num_rows
-            bounds.require(n_rows, 0)
-            batches.append(batch)
-        table = pa.Table.from_batches(batches, reader.schema)
+        bounds.require(n_rows, len(reader.schema))
+        _require_unpacked(n_bytes, n_rows, len(reader.schema))
+        _require_flat(reader.schema)
+        table = pa.Table.from_batches(list(reader), reader.schema)
     table.validate(full=True)
+    _require_unpacked(decoded_bytes(table), table.num_rows, table.num_columns)
     return table
 
 
 def _read_parquet(body: bytes, model: ServedModel, bounds: Bounds) -> pa.Table:
-    file = parquet.ParquetFile(pa.BufferReader(body))
-    about = file.metadata
-    bounds.require(about.num_rows, about.num_columns)
-    groups = [about.row_group(i) for i in range(about.num_row_groups)]
-    if any(
-        group.total_byte_size > (1 << 20) + _MOST_BYTES_PER_CELL * group.num_rows * group.num_columns
-        for group in groups
-    ):
-        raise Refusal("The body unpacks to more than its rows can need.", status=413)
-    return file.read()
+    about = parquet.ParquetFile(pa.BufferReader(body))
+    n_rows, n_columns = about.metadata.num_rows, about.metadata.num_columns
+    bounds.require(n_rows, n_columns)
+    groups = [about.metadata.row_group(i) for i in range(about.metadata.num_row_groups)]
+    _require_unpacked(sum(group.total_byte_size for group in groups), n_rows, n_columns)
+    _require_flat(about.schema_arrow)
+    texts = [field.name for field in about.schema_arrow if is_text(field.type)]
+    file = parquet.ParquetFile(pa.BufferReader(body), read_dictionary=texts)  # a text that is there often is there once
+    table = file.read()
+    _require_unpacked(decoded_bytes(table), n_rows, n_columns)
+    return table.cast(about.schema_arrow)
+
+
+def _require_unpacked(n_bytes: int, n_rows: int, n_columns: int) -> None:
+    """Refuse what is small as it was sent and large when it is unpacked."""
+    if n_bytes > min((1 << 20) + _MOST_BYTES_PER_CELL * n_rows * n_columns, _MOST_BYTES):
+        raise Refusal("The body unpacks to more than its rows can need: send fewer rows, or shorter texts.", status=413)
+
+
+def _require_flat(schema: pa.Schema) -> None:
+    """Refuse values that hold several values."""
+    nested = next((field for field in schema if pa.types.is_nested(field.type)), None)
+    if nested is not None:
+        raise Refusal(
+            f"Column {nested.name[:100]!r} holds {str(nested.type)[:100]}: numbers, text, truth values or dates are "
+            "needed.",
+            column=nested.name,
+        )
 
 
 def _require_plain(body: bytes) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 __all__ = ["Refusal"]
 
+_LONGEST_SENTENCE, _LONGEST_NAME = 2_000, 500
+
 
 class Refusal(Exception):
     """A request that is not answered, and why.
@@ -36,8 +38,9 @@ class Refusal(Exception):
         headers: dict[str, str] | None = None,
         remedy: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(sentence)
-        self.status, self.row, self.column = status, row, column
+        super().__init__(_short(sentence, _LONGEST_SENTENCE))
+        self.status, self.row = status, row
+        self.column = None if column is None else _short(column, _LONGEST_NAME)
         self.headers, self.remedy = headers or {}, remedy
         self.also: dict[str, Any] = {}
 
@@ -45,3 +48,8 @@ class Refusal(Exception):
         """What the client reads: the sentence, and row, column and remedy where they are known."""
         more = {"row": self.row, "column": self.column, "remedy": self.remedy}
         return {"error": str(self)} | {name: value for name, value in more.items() if value is not None} | self.also
+
+
+def _short(text: str, most: int) -> str:
+    """A text that names what was sent, which may be of any length."""
+    return text if len(text) <= most else f"{text[:most]}…"

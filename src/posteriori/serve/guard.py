@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 from starlette.exceptions import HTTPException
@@ -44,6 +43,12 @@ _SAFETY = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
+_UNKEPT = (b"cache-control", b"no-store")
+"""Of answers that do not say themselves how long they may be kept: they hold data."""
+_ONCE = (b"host", b"origin", b"authorization", b"content-type", b"content-encoding")
+"""Headers that decide: of two, one reader takes the first and another the last."""
+_SMALL_BODY = 1 << 18
+"""Bodies up to so many bytes wait for no room: large ones that do not come cannot keep them out."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ class Access:
         if origin is None:
             if headers.get(b"sec-fetch-site", b"same-origin") in (b"same-origin", b"none"):
                 return
-        elif self.allows(origin.decode("latin-1")) or urlsplit(origin.decode("latin-1")).netloc == host:
+        elif self.allows(origin.decode("latin-1")) or origin.decode("latin-1").partition("://")[2] == host:
             return
         raise Refusal("Pages of other sites may not ask this server.", status=403)
 
@@ -188,9 +193,8 @@ class Guard:
         start = time.perf_counter()
         headers: dict[bytes, bytes] = dict(scope["headers"])
         reply = _Reply(send, self._reply_headers(headers))
-        taken = 0
         try:
-            taken = await self._admit(scope, headers, receive)
+            await self._admit(scope, headers, receive)
             async with asyncio.timeout(self.limits.seconds):
                 await self.inner(scope, _nothing_more, reply)
         except Refusal as refusal:
@@ -212,12 +216,14 @@ class Guard:
             _log.error("failed", extra={"reason": type(error).__name__, "frames": frames})
             await reply.refuse(Refusal("The server failed to answer: this is its own fault.", status=500))
         finally:
-            if taken:
-                await self.room.give(taken)
+            if room := scope.pop("posteriori.room", 0):
+                await self.room.give(room)
         self._note(scope, reply.status, time.perf_counter() - start)
 
-    async def _admit(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> int:
-        """Let a request in, with its body; the bytes of room that it takes."""
+    async def _admit(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> None:
+        """Let a request in, and read its body."""
+        if len(headers) < len(scope["headers"]):
+            _require_once([name for name, _ in scope["headers"]])
         host = headers.get(b"host", b"").decode("latin-1")
         self.access.require_host(host)
         path = _path_within(scope)
@@ -229,32 +235,34 @@ class Guard:
         if path not in _OPEN and not path.startswith("/static/"):
             self.access.require_token(headers)
         scope["posteriori.body"] = b""
-        if scope["method"] in _HARMLESS:
-            return 0
-        return await self._read(scope, headers, receive)
+        if scope["method"] not in _HARMLESS:
+            _require_plain(headers)
+            scope["posteriori.body"] = await self._read(scope, headers, receive)
 
-    async def _read(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> int:
+    async def _read(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        """The body of a request; the room that a large one takes is noted in the scope."""
         stated = headers.get(b"content-length")
         length = int(stated) if stated is not None and stated.isdigit() else None
         most = self.limits.body_bytes
         if length is not None and length > most:
             raise _too_large(most)
-        room = most if length is None else length  # of a body in chunks only the bound is known
-        await self.room.take(room, self.limits.seconds)
+        body = bytearray()
         try:
             async with asyncio.timeout(self.limits.body_seconds):
-                scope["posteriori.body"] = await _whole(receive, most)
+                is_whole = await _append(body, receive, _SMALL_BODY, most)
+            if not is_whole:
+                room = most if length is None else length  # of a body in chunks only the bound is known
+                await self.room.take(room, self.limits.seconds)
+                scope["posteriori.room"] = room
+                async with asyncio.timeout(self.limits.body_seconds):
+                    await _append(body, receive, most, most)
         except TimeoutError:
-            await self.room.give(room)
             raise Refusal(
                 f"The body did not arrive within {self.limits.body_seconds:g} seconds.",
                 status=408,
                 headers={"connection": "close"},
             ) from None
-        except BaseException:
-            await self.room.give(room)
-            raise
-        return room
+        return bytes(body)
 
     def _reply_headers(self, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
         """Headers that every answer has."""
@@ -291,12 +299,15 @@ class _Reply:
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), *self.headers]
+            own = list(message.get("headers", ()))
+            kept = any(name == b"cache-control" for name, _ in own)
+            message["headers"] = [*own, *self.headers, *([] if kept else [_UNKEPT])]
         await self.send(message)
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Send a refusal, unless an answer is on its way already."""
+        """Send a refusal; an answer that is on its way already is cut off, and its status is that of the refusal."""
         if self.status:
+            self.status = refusal.status
             return
         body = orjson.dumps(refusal.body())
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
@@ -313,25 +324,18 @@ class _Gone(Exception):
     """The client has gone away."""
 
 
-async def _whole(receive: Receive, most: int) -> bytes:
-    """The body of a request, refused when it becomes too long."""
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise _Gone
-    first = message.get("body", b"")
-    if not message.get("more_body"):
-        if len(first) > most:
-            raise _too_large(most)
-        return bytes(first)
-    parts = bytearray(first)
-    while message.get("more_body"):
+async def _append(body: bytearray, receive: Receive, enough: int, most: int) -> bool:
+    """Append what arrives of a body until it has more bytes than are enough; whether it is whole."""
+    while len(body) <= enough:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise _Gone
-        parts += message.get("body", b"")
-        if len(parts) > most:
+        body += message.get("body", b"")
+        if len(body) > most:
             raise _too_large(most)
-    return bytes(parts)
+        if not message.get("more_body"):
+            return True
+    return False
 
 
 async def _nothing_more() -> MutableMapping[str, Any]:
@@ -344,6 +348,25 @@ def _too_large(most: int) -> Refusal:
         status=413,
         headers={"connection": "close"},
     )
+
+
+def _require_once(names: list[bytes]) -> None:
+    """Refuse a request that says twice what decides about it."""
+    twice = next((name for name in _ONCE if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refusal(f"The header {twice.decode().title()} is there more than once: once is needed.")
+
+
+def _require_plain(headers: dict[bytes, bytes]) -> None:
+    """Refuse a body that is not simply what follows the head."""
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Refusal("Content-Encoding: the body must not be compressed.", status=415)
+    if b"upgrade" in headers:  # the parser takes what follows the head for another protocol
+        name = headers[b"upgrade"].decode("latin-1")
+        raise Refusal(
+            f"The request asks to go over to {name[:50]!r}, which is not spoken here: send HTTP/1.1 without Upgrade.",
+            headers={"connection": "close"},
+        )
 
 
 def _name_of(host: str) -> str:

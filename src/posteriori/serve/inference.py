@@ -135,8 +135,6 @@ def _output(name: str, model: ServedModel) -> dict[str, Any]:
 
 def _read(body: bytes, request: Request, model: ServedModel) -> _Inference:
     """Rows, what is asked about them, and how the answers are to be written."""
-    if request.headers.get("content-encoding", "identity") != "identity":
-        raise Refusal("Content-Encoding: the body must not be compressed.", status=415)
     value, binary = _parts(body, request.headers.get(_JSON_LENGTH))
     if type(value) is not dict:
         raise Refusal('The body must be an object with "inputs", a list of tensors.')

@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +105,14 @@ class Metrics:
             return
         lines = [[name, labels, value] for (name, labels), value in list(self.sums.items())]
         means = [[labels, value] for labels, value in list(self.means.items())]
-        path = self.folder / f"metrics-{os.getpid()}.json"
+        path = self.folder / self._own_name()
         temporary = path.with_suffix(".part")
-        temporary.write_bytes(orjson.dumps([lines, means]))
-        temporary.replace(path)
+        with suppress(OSError):  # the disk is full, or the folder gone: requests are answered all the same
+            temporary.write_bytes(orjson.dumps([lines, means]))
+            temporary.replace(path)
+
+    def _own_name(self) -> str:
+        return f"metrics-{os.getpid()}.json"
 
     def text(self, models: Mapping[tuple[str, str], str]) -> str:
         """The sums of all processes in the format of Prometheus; `models` are the classes of names and versions."""
@@ -120,11 +125,12 @@ class Metrics:
         return "".join(self._family(name, kind, words, sums) for name, (kind, words) in _HELP.items())
 
     def _all(self) -> tuple[dict[tuple[str, Labels], float], dict[Labels, list[float]]]:
-        if self.folder is None:
-            return dict(self.sums), {labels: [value] for labels, value in self.means.items()}
-        sums: dict[tuple[str, Labels], float] = defaultdict(float)
-        means: dict[Labels, list[float]] = defaultdict(list)
-        for path in sorted(self.folder.glob("metrics-*.json")):
+        sums = defaultdict(float, self.sums)
+        means = defaultdict(list, {labels: [value] for labels, value in self.means.items()})
+        others = () if self.folder is None else sorted(self.folder.glob("metrics-*.json"))
+        for path in others:
+            if path.name == self._own_name():
+                continue
             lines, their_means = orjson.loads(path.read_bytes())
             for name, labels, value in lines:
                 sums[name, _labels(labels)] += value

@@ -14,11 +14,10 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -31,6 +30,7 @@ from posteriori.serve.application import app
 from posteriori.serve.connection import Connection
 from posteriori.serve.guard import LOOPBACK, Limits
 from posteriori.serve.logs import log_to_stderr
+from posteriori.serve.private_folder import private_folder
 
 __all__ = ["Settings", "run"]
 
@@ -102,8 +102,10 @@ def run(settings: Settings) -> None:
             "FILE, or serve on 127.0.0.1 behind a proxy that checks who asks."
         )
     log_to_stderr(settings.log_level)
-    with tempfile.TemporaryDirectory(prefix="posteriori-serve-") as folder:
-        settings = replace(settings, folder=folder)
+    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # models are being loaded as it is, until it is heard
+    with private_folder() as folder:
+        settings = replace(settings, folder=str(folder))
         application = _application(settings)  # models are loaded here first: what is wrong with them is said at once
         with _listening(settings) as listener:
             host, port = listener.getsockname()[:2]
@@ -198,49 +200,68 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Hear signals while serving."""
+        """Hear signals while serving; one that is ignored on purpose stays ignored."""
         if sys.platform == "win32":  # whose event loop hears no signals
             with super().capture_signals():
                 yield
             return
         loop = asyncio.get_running_loop()
         for number in _ENDING:
-            loop.add_signal_handler(number, self.handle_exit, number, None)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
 
 
 def _worker(settings: Settings, listener: socket.socket) -> None:
     """Serve as one of several processes."""
     log_to_stderr(settings.log_level)
-    with suppress(KeyboardInterrupt):
-        _serve(_application(settings), settings, listener)
+    threading.Thread(target=_end_with_supervisor, daemon=True).start()
+    _serve(_application(settings), settings, listener)
+
+
+def _end_with_supervisor() -> None:
+    """End where the supervisor was killed: nobody else would tell."""
+    supervisor = multiprocessing.parent_process()
+    assert supervisor is not None
+    supervisor.join()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _supervise(settings: Settings, listener: socket.socket) -> None:
     """Keep as many workers as are wanted, and pass signals on to them."""
     context = multiprocessing.get_context("spawn")
     ended = threading.Event()
+    workers: list[Any] = []
 
     def start() -> Any:
         worker = context.Process(target=_worker, args=(settings, listener))
+        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for all processes: workers wait to be told
         worker.start()
+        signal.signal(signal.SIGINT, heard)
         return worker
 
-    workers = [start() for _ in range(settings.workers)]
+    def end(number: int, _: Any) -> None:
+        if ended.is_set() and number == signal.SIGINT:  # somebody does not want to wait
+            for worker in workers:
+                worker.kill()
+        ended.set()
 
     def pass_on(number: int, _: Any) -> None:
-        if number in _ENDING:
-            ended.set()
         for worker in workers:
             if worker.pid is not None and worker.is_alive():
                 os.kill(worker.pid, number)
 
-    for number in (*_ENDING, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        signal.signal(number, pass_on)
+    for number in _ENDING:
+        signal.signal(number, end)
+    workers += [start() for _ in range(settings.workers)]
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, pass_on)
     while not ended.wait(_SECONDS_BETWEEN_LOOKS):
         for i, worker in enumerate(workers):
             if not worker.is_alive():
                 _log.error("worker ended", extra={"exit_code": worker.exitcode})
                 workers[i] = start()
+    for worker in workers:
+        worker.terminate()
     for worker in workers:
         worker.join()

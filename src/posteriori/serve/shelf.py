@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 
 from posteriori.decision.utility import Utility
 from posteriori.parameters import first_names
@@ -84,10 +85,12 @@ class Shelf:
     files: list[ModelFile] = field(default_factory=list)
     utility: Utility | None = None
     told: Callable[[str, bool], None] | None = None
+    _turn: Lock = field(default_factory=Lock)
 
     def put(self, model: ServedModel, replaced: str | None = None) -> None:
         """Serve a model; `replaced` is a version that it takes the place of."""
-        versions = {v: m for v, m in self.models.get(model.name, {}).items() if v != replaced}
+        before = self.models.get(model.name, {})
+        versions = {(model.version if v == replaced else v): m for v, m in before.items()}  # in the same place
         self.models = self.models | {model.name: versions | {model.version: model}}  # readers see all of it or nothing
 
     def get(self, name: str | None = None, version: str | None = None) -> ServedModel:
@@ -121,8 +124,15 @@ class Shelf:
         return [file for file in self.files if (stamp := file.stamp()) and stamp != file.seen]
 
     def reload(self, files: Sequence[ModelFile] | None = None) -> None:
-        """Load these files again, or all; a file that cannot be loaded leaves its model as it is."""
+        """Load these files again, or all; a file that cannot be loaded leaves its model as it is.
+
+        One file is loaded at a time, whoever asks: of two that were loaded together one could lose its place.
+        """
         for file in self.files if files is None else files:
+            self._reload(file)
+
+    def _reload(self, file: ModelFile) -> None:
+        with self._turn:
             try:
                 model = self._put_file(file)
             except Exception as error:  # whatever is in the file: the old model goes on
@@ -137,8 +147,8 @@ class Shelf:
             self.told(name, failed)
 
     def _put_file(self, file: ModelFile) -> ServedModel:
-        model, replaced = file.load(self.utility), file.serving
-        self.put(model, replaced if replaced != model.version else None)
+        model = file.load(self.utility)
+        self.put(model, replaced=file.serving)
         file.serving = model.version
         return model
 
