@@ -147,7 +147,7 @@ def test_limits_are_those_of_the_server() -> None:
         f"| body | {limits.body_bytes >> 20} MiB |",
         f"| rows of one request | {limits.rows:,} |",
         f"| columns | {limits.columns:,} |",
-        f"| head of a request, with its address | 64 KiB, in {HEAD_SECONDS:g} seconds |",
+        f"| headers of a request, with its address | 64 KiB, in {HEAD_SECONDS:g} seconds |",
         f"| time in which a body arrives | {limits.body_seconds:g} seconds |",
         f"| time for an answer | {limits.seconds:g} seconds |",
         f"| bodies in memory at once | {limits.waiting_bytes >> 20} MiB; others wait |",
