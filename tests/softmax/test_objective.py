@@ -537,7 +537,7 @@ def test_an_empty_class_is_apart_when_intercepts_are_free():
     np.testing.assert_array_equal(problem.certificate.separated(np.ones((K, D + 1)), down), down)
     found = separated_classes(problem.blocks, down, np.ones(D))
     assert found.pairs == [(0, 3), (1, 3), (2, 3)]
-    assert "Classes a and d (and 2 more pairs) are separated" in found.sentence(np.array(list("abcd")), None)
+    assert "No row is of class 'd'" in found.sentence(np.array(list("abcd")), None)
     assert objective(X, Y, c, 1.0).free is None  # a prior on the intercepts holds it
     assert objective(*data(), free_intercept(1.0)).free is None  # and so do rows of every class
 
