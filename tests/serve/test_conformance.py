@@ -149,7 +149,8 @@ def all_rows_or_none(case: Case, reply: Any) -> None:
     if isinstance(rows, dict):
         options |= {name: rows[name] for name in OPTIONS if name in rows}
         rows = rows["rows"] if isinstance(rows.get("rows"), list) else [rows]
-    wanted = options.get("answers") or ["class", "proba"]
+    by_default = ["class", "proba", *(DECIDED if options.get("utility") is not None else ())]
+    wanted = options.get("answers") or by_default
     wanted = wanted.split(",") if isinstance(wanted, str) else wanted
     assert len(found["rows"]) == len(rows)
     for answer in found["rows"]:
