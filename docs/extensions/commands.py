@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,13 @@ def _first(command: Any) -> str:
 
 
 def _text(text: str | None) -> str:
-    """Help as paragraphs: a line break within one is no more than a blank."""
-    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", (text or "").replace("\b\n", "").strip())]
-    examples = re.compile(r"((?:^posteriori .+$\n*)+)", re.MULTILINE)
-    return examples.sub(lambda match: _as_code(match[1]), "\n\n".join(paragraphs)).strip()
-
-
-def _as_code(lines: str) -> str:
-    return "```sh\n" + re.sub(r"\n+", "\n", lines).strip() + "\n```\n\n"
+    """Help as paragraphs, where a line break is no more than a blank; what is indented is code, line by line."""
+    parts = re.split(r"\n(?:[ \t]*\n)+", (text or "").replace("\b\n", "").strip())
+    blocks = []
+    for is_code, group in groupby(parts, key=lambda part: part.startswith("    ")):
+        together = ["\n".join(line.strip() for line in part.splitlines()) for part in group]
+        blocks += ["```sh\n" + "\n".join(together) + "\n```"] if is_code else [" ".join(p.split()) for p in together]
+    return "\n\n".join(blocks)
 
 
 def _usage(name: str, command: Any) -> str:

@@ -20,6 +20,9 @@ __all__ = [
 class SeparationWarning(ConvergenceWarning):
     """Some classes can be told apart without error, so that no finite maximum-likelihood estimate exists.
 
+    A prior gives a finite one: `BayesianSoftmaxRegression` chooses its strength, `SoftmaxRegression` takes it as
+    `alpha`, and `BayesianSoftmaxRegression("jeffreys")` is Firth's correction of maximum likelihood.
+
     Examples
     --------
     >>> import warnings

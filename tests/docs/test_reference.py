@@ -142,3 +142,12 @@ def test_every_option_of_every_command_is_in_the_reference():
         for parameter in command.params:
             if parameter.param_type_name == "option" and not parameter.hidden:
                 assert all(f"`{spelling}`" in section for spelling in parameter.opts), (name, parameter.name)
+
+
+def test_examples_of_commands_are_code_line_by_line():
+    """A dash or a CSV in a paragraph would be set as text: `--format` with one long dash, lines joined by blanks."""
+    page = commands.page()
+    blocks = re.findall(r"^```sh\n(.*?)\n```$", page, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert "cat new.csv | posteriori predict penguins.model - --format jsonl" in lines
+    assert "state,treat,wait,ask\nill,10,-50,-2\nwell,-5,0,-2" in blocks

@@ -315,3 +315,12 @@ def test_a_process_that_can_write_nothing(tmp_path):
     hits, misses, _, said = fitted(XDG_CACHE_HOME=str(tmp_path / "caches"), HOME=str(tmp_path))
     assert (hits, misses, said) == (0, 0, "")
     assert [path.name for path in tmp_path.iterdir()] == ["caches"]
+
+
+def test_without_jax_the_error_says_what_needs_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with (
+        pytest.raises(ImportError, match=r"jax is missing.*posteriori\[gp\].*default settings.*method slopes"),
+        jax_session(None),
+    ):
+        pass

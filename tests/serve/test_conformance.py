@@ -149,7 +149,8 @@ def all_rows_or_none(case: Case, reply: Any) -> None:
     if isinstance(rows, dict):
         options |= {name: rows[name] for name in OPTIONS if name in rows}
         rows = rows["rows"] if isinstance(rows.get("rows"), list) else [rows]
-    wanted = options.get("answers") or ["class", "proba"]
+    by_default = ["class", "proba", *(DECIDED if options.get("utility") is not None else ())]
+    wanted = options.get("answers") or by_default
     wanted = wanted.split(",") if isinstance(wanted, str) else wanted
     assert len(found["rows"]) == len(rows)
     for answer in found["rows"]:
@@ -219,7 +220,8 @@ def test_the_protocols_own_definition(model_file: Path, serve: Any) -> None:
                 places["model_name"] = "penguins"
             if "model_version" in places:
                 places["model_version"] = version
-            if isinstance(case.body, dict) and len(case.body.get("inputs", [])) % 2 == 0:
+            given = case.body.get("inputs", []) if isinstance(case.body, dict) else None
+            if isinstance(given, list) and len(given) % 2 == 0:
                 case.body = {"inputs": tensors} | ({"id": case.body["id"]} if "id" in case.body else {})
             return case
 

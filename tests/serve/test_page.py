@@ -1006,6 +1006,20 @@ def test_many_actions_have_room(opened: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("actions", "columns"),
+    [(["keep", "release", "ask"], 2), (["call it Adelie", "call it Chinstrap", "call it Gentoo", "measure"], 1)],
+)
+def test_actions_of_long_names_are_all_in_sight(opened: Any, actions: list[str], columns: int) -> None:
+    utility = {"actions": actions, "matrix": [[k + a for a in range(len(actions))] for k in range(3)]}
+    page = opened(row_state(utility=utility), width=1280)
+    settled(page)
+    assert page.locator("#utilities .wide").evaluate("(table) => table.scrollWidth <= table.clientWidth")
+    shown = page.locator("#costs").evaluate("(costs) => getComputedStyle(costs).gridTemplateColumns.split(' ').length")
+    assert shown == columns
+
+
+@pytest.mark.slow
 def test_what_stays_in_sight_hides_no_focus(opened: Any) -> None:
     """Fields that are reached by keys lie above the line at the bottom."""
     page = opened(row_state(), width=390)

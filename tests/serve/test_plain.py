@@ -100,6 +100,16 @@ class TestAnswers:
         value = [row["value_of_information"] for row in said["rows"]]
         np.testing.assert_allclose(value, found.value_of_information, rtol=1e-6, atol=1e-12)
 
+    def test_a_utility_alone_asks_for_decisions(
+        self, client: Client, penguins: pd.DataFrame, utility: po.Utility
+    ) -> None:
+        rows = records(penguins[:3])
+        said = client.post("/predict", json={"rows": rows, "utility": plain(utility)}).json()
+        names = ["class", "proba", "action", "expected_utility", "margin", "value_of_information"]
+        asked = client.post("/predict", json={"rows": rows, "answers": names, "utility": plain(utility)}).json()
+        assert list(said["rows"][0]) == names
+        assert said == asked
+
     def test_states_of_the_utility_may_come_in_any_order(self, client: Client, penguins: pd.DataFrame) -> None:
         one = {"states": ["Gentoo", "Adelie", "Chinstrap"], "actions": ["a", "b"], "matrix": [[0, 1], [1, 0], [1, 0]]}
         said = client.post("/predict", json={"rows": records(penguins[:1]), "answers": ["action"], "utility": one})

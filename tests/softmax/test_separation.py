@@ -8,6 +8,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from posteriori import BayesianSoftmaxRegression, ConvergenceWarning, SeparationWarning, SoftmaxRegression, Status
+from posteriori.softmax.certificate import SeparatedClasses
 
 rng = np.random.default_rng(0)
 NOISE = rng.normal(size=(60, 2))
@@ -82,6 +83,17 @@ def test_the_message_names_classes_and_features():
     assert "setosa and v" in message
     assert any(name in message for name in IRIS.data.columns)
     assert "alpha > 0" in message
+
+
+@pytest.mark.parametrize(
+    ("n_pairs", "said"),
+    [(1, "a and b are"), (2, "a and b (and 1 more pair) are"), (3, "a and b (and 2 more pairs) are")],
+)
+def test_the_message_counts_the_other_pairs(n_pairs, said):
+    apart = SeparatedClasses(
+        np.array([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0]]), [(0, 1), (0, 2), (1, 2)][:n_pairs], np.ones(1)
+    )
+    assert said in apart.sentence(np.array(["a", "b", "c"]), None)
 
 
 def test_the_message_names_the_culprit():

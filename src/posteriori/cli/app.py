@@ -289,13 +289,17 @@ def decide(
     Written are `action`, the expected utility of every action, by how much the best is better than the second best
     (`margin`), and what knowing the truth before acting would be worth (`value_of_information`).
 
+    Costs are negative. A column with one number throughout is a reject action, such as to ask somebody.
+
     For example, with this utility.csv:
 
-        state,treat,wait
+        state,treat,wait,ask
 
-        ill,10,-50
+        ill,10,-50,-2
 
-        well,-5,0
+        well,-5,0,-2
+
+    the best action for each row is written by:
 
         posteriori decide patients.model new.csv --utility utility.csv --keep id --out actions.csv
     """

@@ -109,7 +109,21 @@ class Utility:
             raise ValueError(f"{path}: {error}") from None
 
     def with_reject(self, value: float, name: Any = "reject") -> Utility:
-        """A utility with one more action, called `name` and worth `value` whatever the truth: ask, or measure again."""
+        """A utility with one more action, called `name` and worth `value` whatever the truth: ask, or measure again.
+
+        Parameters
+        ----------
+        value : number
+            What the action is worth in every state; a cost is negative.
+        name : str
+            What the action is called.
+
+        Examples
+        --------
+        >>> Utility([[0, -1], [-5, 0]], ["good", "bad"], ["grant", "refuse"]).with_reject(-0.5, "ask").matrix
+        array([[ 0. , -1. , -0.5],
+               [-5. ,  0. , -0.5]])
+        """
         if not np.isfinite(value):
             raise ValueError(f"The value of rejecting is {value!r}: a finite number is needed.")
         actions = [*self.actions.tolist(), name]

@@ -353,10 +353,16 @@ class ScaledKernel(Kernel):
             Those of a function of the Gram matrix by d^2: by_gram * dk / d(d^2).
         """
         Z = self.scaled(free, X)
-        return self._unscaled_slopes(free, Z, 4.0 * (by_d2.sum(axis=1)[:, None] * Z - by_d2 @ Z))
+        return self.slopes_by_scaled(free, Z, 4.0 * (by_d2.sum(axis=1)[:, None] * Z - by_d2 @ Z))
 
-    def _unscaled_slopes(self, free: Free, Z: np.ndarray, by_Z: np.ndarray) -> tuple[Free, np.ndarray]:
-        """Derivatives by the log-lengthscales and by X, from those by Z = X / lengthscales."""
+    def slopes_by_scaled(self, free: Free, Z: np.ndarray, by_Z: np.ndarray) -> tuple[Free, np.ndarray]:
+        """`slopes`, from derivatives by the scaled rows Z = X / lengthscales.
+
+        Parameters
+        ----------
+        free : dict of str to ndarray
+        Z, by_Z : ndarray (n, D)
+        """
         by_log = -(by_Z * Z).sum(axis=0)
         by_X = by_Z / (np.exp(free["log_lengthscale"]) * self._proportions())
         return {"log_lengthscale": by_log if self.ard else by_log.sum(keepdims=True)}, by_X
@@ -531,7 +537,7 @@ class _Fading(ScaledKernel):
         products = maths.linear(Z, Z)
         by_plain = by_gram * fading[:, None] * fading
         by_products = by_plain if power == 1 else by_plain * power * products ** (power - 1)
-        by_free, by_X = self._unscaled_slopes(free, Z, 2.0 * (by_products @ Z))
+        by_free, by_X = self.slopes_by_scaled(free, Z, 2.0 * (by_products @ Z))
         if self.reach is not None:
             by_X = by_X - 2.0 * X * (by_plain * products**power).sum(axis=1)[:, None] / self.reach**2
         return by_free, by_X
@@ -657,7 +663,7 @@ class ARD(ScaledKernel):
     def slopes(self, free: Free, X: np.ndarray, by_gram: np.ndarray) -> tuple[Free, np.ndarray]:
         Z = self.scaled(free, X)
         of_inner, by_Z = self.inner.slopes(free["inner"], Z, by_gram)
-        by_free, by_X = self._unscaled_slopes(free, Z, by_Z)
+        by_free, by_X = self.slopes_by_scaled(free, Z, by_Z)
         return {**by_free, "inner": of_inner}, by_X
 
     def prior_slopes(self, free: Free, start: Free) -> Free:

@@ -48,7 +48,8 @@ def jax_session(device: str | None) -> Iterator[None]:
         import optax  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            f"Gaussian processes need JAX and optax ({error.name} is missing): pip install 'posteriori[gp]'."
+            f"This Gaussian process needs JAX and optax ({error.name} is missing): pip install 'posteriori[gp]'. "
+            "GPClassifier with its default settings needs neither, nor does a kernel that has a method slopes."
         ) from None
     _require_own_jax()
     try:

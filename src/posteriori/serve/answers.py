@@ -151,6 +151,7 @@ def asked(
     Parameters
     ----------
     answers : list of str, or str with commas
+        If left out: the class and its probabilities, with a utility the decision too.
     level : number, or its text
     utility : object of JSON with "states", "actions" and "matrix", or its text
     new_levels : "refuse" (default) or "accept"
@@ -164,8 +165,8 @@ def asked(
 
 
 def _answers(given: Any, possible: Sequence[str], *, has_utility: bool) -> tuple[str, ...]:
-    if given is None:
-        return _DEFAULT
+    if given is None:  # who sends a utility wants decisions
+        return (*_DEFAULT, *DECIDED) if has_utility else _DEFAULT
     names = [name.strip() for name in given.split(",")] if isinstance(given, str) else given
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise Refusal(f"answers must be a list of names among {first_names(ANSWERS, 20)}, got {_shown(given)}.")

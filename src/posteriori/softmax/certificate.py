@@ -247,7 +247,8 @@ class SeparatedClasses:
         strongest = np.argsort(-strength, kind="stable")[:3]
         top = [int(d) for d in strongest if strength[d] > 1e-3 * strength[strongest[0]]]
         along = ", ".join(f"{names[d] if names else f'column {d}'} ({contrast[d]:+.3g})" for d in top)
-        others = f" (and {len(self.pairs) - 1} more pairs)" if len(self.pairs) > 1 else ""
+        n_others = len(self.pairs) - 1
+        others = f" (and {n_others} more pair{'s' if n_others > 1 else ''})" if n_others > 0 else ""
         return (
             f"Classes {classes[i]!s} and {classes[j]!s}{others} are separated: a combination of features"
             f"{f' led by {along}' if along else ''} tells them apart without error, so the likelihood has no maximum "

@@ -127,7 +127,8 @@ def _request(key: str, model: ServedModel) -> Schema:
         required=["inputs"],
         id=_TEXT | {"description": "Repeated in the response."},
         inputs=list_of(any_of(tensors), least=least),
-        outputs=list_of(output, least=1) | {"description": "The answers that are wanted: class and proba if left out."},
+        outputs=list_of(output, least=1)
+        | {"description": "The answers that are wanted: class and proba if left out, with a utility the decision too."},
         parameters=parameters,
     )
 

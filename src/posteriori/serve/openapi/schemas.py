@@ -53,7 +53,7 @@ _KINDS: dict[str, tuple[str, Schema]] = {
 LEVEL: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 NEW_LEVELS: Schema = {"enum": ["refuse", "accept"]}
 ABOUT = {
-    "answers": "What is asked: the class and its probabilities if left out.",
+    "answers": "What is asked: the class and its probabilities if left out, with a utility the decision too.",
     "level": "Of intervals and prediction sets; 0.95 for intervals if left out, the model's own for sets.",
     "utility": "What decisions are taken by, in place of the utility of the model or of the server.",
     "new_levels": "Whether levels of categories that the fit did not know are refused (default) or encoded as rare.",

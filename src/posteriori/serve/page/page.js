@@ -12,7 +12,8 @@ import { described, filters, showClasses, showRows, ROWS } from "./table_view.js
 import { cellsOf, utilityCsv, utilityTable } from "./utility_table.js";
 
 const PARTS = ["class", "proba", "lower", "upper", "total", "aleatoric", "epistemic", "set"];
-const MOST_BESIDE = 5; // actions whose utilities leave room beside them
+const MOST_BESIDE = 5; // actions whose utilities leave room beside them,
+const MOST_LETTERS = 44; // if their columns, as wide as their names, have no more letters
 const MOST_CELLS = 10_000; // of utilities to be typed in
 const PAUSE = 120; // milliseconds without typing, before a table is asked for
 const PAUSE_OF_SPEECH = 700; // before what has come of a change is said
@@ -106,6 +107,12 @@ function utilitiesChanged(value) {
 
 // --- everything that is shown ---------------------------------------------------------------------------------------
 
+/** Whether the columns of these actions leave room beside them; page.css says how wide one is. */
+function fitBeside(actions) {
+  const letters = actions.map((name) => Math.min(Math.max(name.length + 4, 7), 20));
+  return actions.length <= MOST_BESIDE && letters.reduce((sum, width) => sum + width, 0) <= MOST_LETTERS;
+}
+
 /** Show the state; `isOther` if it is not one that has come of the present one. */
 function show({ isOther = false } = {}) {
   if (model !== shownModel()) openModel();
@@ -137,7 +144,7 @@ function showUtilities(isOther) {
   const which = fitting(state.against) ? "utilities that were set aside" : "the first utilities";
   byId("compared").textContent = compared() ? `Decisions are compared with those by ${which}.`
     : `Decisions are not compared with those by ${which}: no action has the same name.`;
-  byId("costs").classList.toggle("stacked", now.actions.length > MOST_BESIDE);
+  byId("costs").classList.toggle("stacked", !fitBeside(now.actions));
   const csv = utilityCsv({ states: model.classes.map(nameOf), ...now });
   if (byId("csv").value !== csv) byId("csv").value = csv;
   byId("command").value = `posteriori decide ${model.name}.model rows.csv --utility utility.csv`;
