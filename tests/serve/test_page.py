@@ -53,6 +53,10 @@ def opened(new_page: Callable[..., Any], server: Process) -> Iterator[Callable[.
     ) -> Any:
         page = new_page(**options)
         page.on("request", lambda request: asked.append(request.url) if not is_own(request.url, at.url) else None)
+        page.waiting = set()
+        page.on("request", lambda request: page.waiting.add(request))
+        for ended in ("requestfinished", "requestfailed"):
+            page.on(ended, lambda request: page.waiting.discard(request))
         given = {name: one if isinstance(one, str) else json.dumps(one) for name, one in (state or {}).items()}
         page.goto(f"{at.url}/#" + "&".join(f"{name}={quote(value)}" for name, value in given.items()))
         if not locked:
@@ -77,8 +81,10 @@ def utility_state(utility: po.Utility) -> dict[str, Any]:
 
 def settled(page: Any) -> None:
     """Wait until all that was asked is answered and drawn."""
-    page.wait_for_timeout(200)
-    page.wait_for_load_state("networkidle")
+    quiet = 0
+    while quiet < 2:  # longer than the page waits after a key, and once more for what an answer leads to
+        page.wait_for_timeout(160)
+        quiet = 0 if page.waiting else quiet + 1
 
 
 def state_of(page: Any) -> dict[str, Any]:
