@@ -62,9 +62,10 @@ def pytest_make_parametrize_id(config, val, argname):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Among the slow tests are examples that compile much, and those of hypothesis, with many examples."""
+    """Among the slow tests are examples that compile much, most in a browser, and many examples of hypothesis."""
     for item in items:
-        if item.name in SLOW_EXAMPLES:
+        in_browser = "browser" in getattr(item, "fixturenames", ())
+        if item.name in SLOW_EXAMPLES or (in_browser and not item.get_closest_marker("quick")):
             item.add_marker(pytest.mark.slow)
     if is_thorough(config):
         for item in items:

@@ -21,6 +21,7 @@ X, Y = load_iris(return_X_y=True)
 TABLE = pd.DataFrame(X, columns=list("abcd")).assign(kind=Y, w=1.0 + np.arange(150) % 2)
 
 
+@pytest.mark.slow
 def test_without_callbacks_in_scikit_learn_fits_are_as_ever():
     script = """
     import sys

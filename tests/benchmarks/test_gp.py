@@ -350,6 +350,7 @@ def test_every_method_of_the_times_has_a_process() -> None:
     assert {*gp_time.METHODS} == {*gp_time_process.METHODS}
 
 
+@pytest.mark.slow
 def test_a_process_says_how_long_it_took() -> None:
     X, y = load_iris(return_X_y=True)
     split = gp_time.of_table(X, y)

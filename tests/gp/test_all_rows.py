@@ -187,6 +187,7 @@ def test_an_interruption_keeps_what_was_learned(monkeypatch):
     assert model.score(X, Y) > 0.85
 
 
+@pytest.mark.slow
 def test_learning_from_few_rows_is_not_far_from_learning_from_all():
     rows, labels = three_classes(300)
     new, truth = three_classes(400, seed=1)

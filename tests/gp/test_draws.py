@@ -163,6 +163,7 @@ def test_groups_for_arviz():
     np.testing.assert_allclose(data["log_likelihood"]["label"].values[0], expected, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_leave_one_out_by_psis_is_that_of_the_cavities():
     """Rows of noisy classes, of which each says little: the sites leave out a row in closed form."""
     az = pytest.importorskip("arviz")

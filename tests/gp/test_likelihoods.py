@@ -245,6 +245,7 @@ def test_the_probit_needs_no_mislabelled_rows_to_be_finite(K, power):
     assert all(np.isfinite(part).all() for part in (*out[:3], out.by_free["log_rate"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [0.5, 0.0])
 def test_the_probit_of_many_classes_is_an_average_over_draws(power):
     """Twelve classes, wide latents, and labels for and against the odds."""

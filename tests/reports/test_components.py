@@ -86,6 +86,7 @@ def check_decisions(engine, P, U):
     np.testing.assert_array_equal(found["margin"] == 0, expected.margin == 0)  # ties are ties in both
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("K", "A"), [(2, 1), (2, 2), (3, 7), (7, 3), (40, 41)])
 def test_decisions_are_those_of_the_library(engine, K, A):
     rng = np.random.default_rng(K)
@@ -258,6 +259,7 @@ def test_charts_have_no_barriers(opened, barriers, scheme):
     assert barriers(page) == []
 
 
+@pytest.mark.quick
 def test_a_table_has_the_numbers(opened):
     page = opened()
     page.evaluate("([name, given]) => add(name, given)", CASES["intervals"])
@@ -356,10 +358,12 @@ def test_one_bar_stands_out(opened):
     page = opened()
     given = {"labels": NAMES, "values": [3, 9, 1], "title": "V"}
     page.evaluate("(given) => add('bars', given)", {**given, "best": 1, "within": [18]})
+    page.wait_for_function(LAID_OUT)
     kinds = page.locator(".chart .bar").evaluate_all("(bars) => bars.map((bar) => bar.classList.contains('best'))")
     assert kinds == [False, True, False]
     narrow = page.locator(".chart .bar.best").bounding_box()["width"]
     page.evaluate("(given) => add('bars', given)", given)
+    page.wait_for_function(LAID_OUT)
     assert page.locator(".chart .bar.best").count() == 3
     wide = page.locator(".chart .bar.best").nth(1).bounding_box()["width"]
     assert wide == pytest.approx(2 * narrow, rel=0.01)  # the axis reaches to 18, or to 9
@@ -455,6 +459,7 @@ def test_it_tells_what_is_valid_only(opened):
     assert last(page)["matrix"][0] == [1, 4, 0]
 
 
+@pytest.mark.quick
 def test_undo_and_redo(opened):
     page = started(opened)
     undo, redo = page.get_by_role("button", name="Undo"), page.get_by_role("button", name="Redo")
@@ -584,6 +589,7 @@ def test_a_block_is_pasted(opened):
     }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("mark", ["\t", ",", ";"])
 def test_a_whole_table_is_pasted(opened, mark):
     page = started(opened)

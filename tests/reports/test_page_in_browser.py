@@ -73,6 +73,7 @@ def check(page, utility, rows=slice(None)):
     assert [int(text) for text in totals] == expected.sum(axis=0).tolist()
 
 
+@pytest.mark.quick
 def test_decisions_follow_what_is_typed(opened, path):
     page = opened(path)
     U = np.eye(3)
@@ -185,6 +186,7 @@ def test_the_csv_can_be_saved(opened, path):
     np.testing.assert_array_equal(Utility.from_csv(download.value.path()).ordered(CLASSES).matrix, np.eye(3))
 
 
+@pytest.mark.quick
 def test_light_and_dark(opened, path):
     seen = {}
     for scheme in ("light", "dark"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.serve.asgi import run
 from tests.serve.test_plain import GOOD
 
 from posteriori.serve.answers import Asked
@@ -51,7 +52,7 @@ def test_a_model_of_which_no_pace_is_known_does_not_stop_the_event_loop(
             assert task.result().n_rows == 200
             return longest
 
-    assert asyncio.run(main()) < 0.2
+    assert run(main()) < 0.2
     assert threading.main_thread() not in threads
 
 
@@ -73,7 +74,7 @@ def test_one_wrong_row_among_many_requests_costs_few_predictions(
                 *(batcher.answer(birds, rows, Asked()) for rows in several), return_exceptions=True
             )
 
-    found = asyncio.run(main())
+    found = run(main())
     assert isinstance(found[77], Refusal)
     alone = [birds.answer(rows_of(birds, bill_length_mm=30.0 + i), Asked()).values["proba"] for i in range(128)]
     for i in (0, 76, 78, 127):

@@ -412,6 +412,7 @@ class TestReadiness:
         assert [ask.get(path).status_code for path in ("/v2", "/v2/models/penguins")] == [401, 401]
         assert ask.post(INFER, json={"inputs": tensors([GOOD])}).status_code == 401
 
+    @pytest.mark.slow
     def test_a_server_that_ends(self, model_file: Path) -> None:
         """On a connection that is open already; others find none."""
         with serving(str(model_file), "--log-level", "warning") as process:

@@ -207,6 +207,7 @@ def check_row(page: Any, model: Any, row: dict[str, Any], utility: po.Utility) -
     np.testing.assert_allclose(shown_values, decisions.expected_utility[0], rtol=5e-3, atol=1e-9)
 
 
+@pytest.mark.quick
 def test_one_row(opened: Any, model: Any) -> None:
     """From the empty page to a decision, by the pointer: the first guard of the page."""
     page = opened({"model": "penguins"})

@@ -284,6 +284,7 @@ def many_columns():
     return X, np.where(rng.random(6100) < 0.5, 0, rng.integers(1, 3, 6100))
 
 
+@pytest.mark.slow
 def test_a_full_posterior_that_does_not_fit_is_refused():
     model = BayesianSoftmaxRegression(1.0, posterior="full")
     with pytest.raises(ValueError, match=r"posterior='full' with 3 classes and 6001 .* GiB: use .*'diagonal'"):
@@ -307,6 +308,7 @@ def test_many_columns_get_a_structure_that_fits():
     assert len(model.summary()) == 18003
 
 
+@pytest.mark.slow
 def test_a_better_approximation_that_does_not_fit_is_not_replaced_in_silence():
     with pytest.raises(ValueError, match="'importance' needs a full posterior, and this one is diagonal"):
         BayesianSoftmaxRegression(1.0, approximation="importance").fit(*many_columns())

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import log_softmax
+from tests.slow import quick_first
 
 from posteriori import BayesianSoftmaxRegression, GaussianPrior
 from posteriori.softmax.leave_one_out import left_out
@@ -51,7 +52,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", quick_first(MODELS, 3))
 def test_groups_agree_with_the_model_and_with_each_other(name):
     arviz()
     rows = slice(0, 30) if name == "mixture" else slice(None)  # few rows leave the prior's strength open

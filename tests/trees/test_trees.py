@@ -238,6 +238,7 @@ def test_copies_leave_together_and_are_drawn_together():
     assert twice.log_loss == pytest.approx(once.log_loss, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda: po.ForestClassifier(100), lambda: po.BoostingClassifier(60)])
 def test_left_out_rows_are_as_good_as_new_ones(make):
     X, y = load_breast_cancer(return_X_y=True)
@@ -247,6 +248,7 @@ def test_left_out_rows_are_as_good_as_new_ones(make):
     assert abs(left.log_loss - log_loss(y, folds)) < 2.0 * left.log_loss_error
 
 
+@pytest.mark.slow
 def test_folds_are_kept_by_the_fit_and_dealt_again_after_a_file(tmp_path):
     X, y = WINE
     model = boosting().fit(X, y)
