@@ -3,8 +3,8 @@ Uncertainty far from the data
 =============================
 
 What does a model say about a place where it has seen nothing? A point estimate of softmax regression becomes ever
-more sure the further it goes. Its Bayesian version knows that the border's direction is uncertain, and a Gaussian
-process returns to not knowing.
+more sure the further it goes. Its Bayesian version knows that the border's direction is uncertain. A Gaussian process
+is unsure everywhere far away: it averages over kernels that the rows make about equally likely.
 """
 
 import matplotlib.pyplot as plt
